@@ -75,8 +75,6 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply to a message."""
-
     text: str
     ended: bool  # False: it was cut off
     score: float  # log-probability
@@ -487,7 +485,6 @@ class Learner:
 
     @property
     def encoder(self) -> EncoderFiles | None:
-        """The files of the pretrained encoder, if it has one."""
         return self.config.encoder
 
     @property

@@ -222,7 +222,6 @@ def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFile
 
 
 def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
-    """A line about the default sizes of a new model."""
     from memgrow.models import REPLY
     from memgrow.training.settings import sizes_line
 

@@ -95,14 +95,12 @@ def write_line(line: str) -> None:
 
 
 def standard_output() -> BinaryIO:
-    """Standard output as bytes."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed")
     return sys.stdout.buffer
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes."""
     if sys.stdin is None:
         raise SettingsError("standard input is closed: give texts by a pipe or a file")
     return sys.stdin.buffer
@@ -132,7 +130,6 @@ def save_picture(path: Path, draw: "Callable[[], Figure]") -> None:
 
 
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
-    """The number of texts that are longer than the model reads."""
     from memgrow.data.inputs import in_chunks
 
     limit = learner.config.max_tokens
@@ -142,7 +139,6 @@ def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
 
 
 def note_cut_texts(cut: int, learner: "Learner") -> None:
-    """Say how many texts are longer than the model reads."""
     if cut:
         long = f"{counted(cut, 'text')} longer than {learner.config.max_tokens} {learner.settings.token_name}"
         note_to_stderr(f"{long}: only the beginning is read")
@@ -286,7 +282,6 @@ def explain(error: Exception) -> str | None:
 
 
 def complain(sentence: str) -> None:
-    """Print an error to standard error."""
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
 
 

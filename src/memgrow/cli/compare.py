@@ -101,7 +101,7 @@ def compare(
         content = {
             "domains": {domain.name: {part: len(getattr(domain, part)) for part in PARTS} for domain in loaded},
             "seeds": list(range(first, first + seeds)),
-            "measure": comparison.kind.measure,
+            "measure": comparison.kind,
             "settings": used.to_json(),
             "methods": comparison.to_json(),
             **({"reference": reference} if reference else {}),
@@ -119,7 +119,6 @@ def compare(
 
 
 def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended: int, total: int) -> None:
-    """A line about a run that has ended."""
     if isinstance(outcome, str):
         said = f"failed: {outcome}"
     else:
@@ -179,13 +178,13 @@ def _settings(
 
 
 def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:
-    from memgrow.evaluation.comparison_tables import compared_table, digits, domains_table, legend, verdict
+    from memgrow.evaluation.comparison_tables import compared_table, domains_table, legend, verdict
     from memgrow.evaluation.tables import matrix_table
 
     for method in comparison.order:
         matrix = comparison.mean_matrix(method)
         if len(matrix.rows) > 1:
-            console.print(matrix_table(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
+            console.print(matrix_table(matrix, f"{method}: {comparison.measure.axis}", comparison.measure.digits))
     console.print(domains_table(comparison))
     console.print(compared_table(comparison, seeds))
     say(legend(comparison, seeds))
@@ -196,7 +195,6 @@ def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> No
 
 
 def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None:
-    """Write figures, plot and report."""
     from memgrow.data.disk import atomic_write, pack_json
     from memgrow.evaluation.plots import draw_comparison
 

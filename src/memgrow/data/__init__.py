@@ -2,7 +2,6 @@
 
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import write_jsonl
-from memgrow.data.inputs import read_unlabelled
 from memgrow.data.load import Loaded, draw, load_for_evaluation, load_rows, load_stream
 from memgrow.data.rows import Columns
 from memgrow.data.synthetic import synthetic_stream
@@ -19,7 +18,6 @@ __all__ = [
     "load_for_evaluation",
     "load_rows",
     "load_stream",
-    "read_unlabelled",
     "synthetic_stream",
     "tokenize",
     "tokenize_lower",

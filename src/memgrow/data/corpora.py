@@ -73,7 +73,6 @@ def data_folder() -> Path:
 
 
 def corpus_called(name: str) -> Corpus:
-    """The corpus of that name."""
     if name not in CORPORA:
         raise DataError(f"there is no corpus {name!r}; choose among {', '.join(CORPORA)}")
     return CORPORA[name]

@@ -11,12 +11,7 @@ from memgrow.data import Example
 from memgrow.data.batches import collate
 from memgrow.learner import Answer, Learner
 
-MAX_TEXTS = 500  # of a domain: shares are then known to about a percent
-MAX_WEIGHTS = 2**24  # of slots in memory at a time
 Banks = Sequence[Mapping[str, Tensor]]  # by bank and domain: attention (texts, words)
-
-
-# One text
 
 
 @dataclass(frozen=True)

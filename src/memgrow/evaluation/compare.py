@@ -23,11 +23,11 @@ import filelock
 import torch
 
 from memgrow.data import Stream
-from memgrow.data.disk import atomic_write, finite, pack_json
-from memgrow.data.domain import domain_fingerprint, file_fingerprint
+from memgrow.data.disk import atomic_write, finite, pack_json, sha256_of
+from memgrow.data.domain import SHORT, domain_fingerprint
 from memgrow.errors import DataError, MemgrowError, SettingsError, listed
 from memgrow.evaluation.baselines import REFERENCES, is_installed, run_baseline
-from memgrow.evaluation.comparison import BASELINE, LABELS, REPLIES, RETRAINING, Comparison, Failure, RunResult
+from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, Failure, RunResult
 from memgrow.evaluation.history import AccuracyMatrix, Stage
 from memgrow.evaluation.ray_executor import LOCAL, PER_GPU, RayExecutor
 from memgrow.evaluation.replies import evaluate_replies
@@ -46,8 +46,6 @@ RETRAINING_PATIENCE = 6  # epochs, at least: retraining on everything has to con
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that the runs of a comparison share."""
-
     model: ModelSettings
     training: TrainingSettings
     options: MethodSettings = field(default_factory=MethodSettings)
@@ -80,9 +78,8 @@ class Material:
 
     @classmethod
     def of(cls, stream: Stream, device: str, vectors: Path | None) -> "Material":
-        words = file_fingerprint(vectors) if vectors else ""
-        vectors = vectors.absolute() if vectors else None
-        return cls(stream, device, vectors, (*map(domain_fingerprint, stream), words))
+        words = sha256_of(vectors)[:SHORT] if vectors else ""
+        return cls(stream, device, vectors and vectors.absolute(), (*map(domain_fingerprint, stream), words))
 
     @property
     def is_dialogue(self) -> bool:
@@ -140,7 +137,7 @@ def compare(
     for name in results.keys() & REFERENCES.keys():  # one run stands for all seeds where chance has no part
         if REFERENCES[name].sees_all:
             results[name] = dict.fromkeys(seeds, results[name][seeds[0]])
-    return Comparison(results, tuple(failures), REPLIES if material.is_dialogue else LABELS)
+    return Comparison(results, tuple(failures), "bleu2" if material.is_dialogue else "accuracy")
 
 
 def check_comparable(stream: Stream) -> None:

@@ -11,8 +11,6 @@ from memgrow.data.disk import wrong_part
 
 @dataclass(frozen=True)
 class Grew:
-    """What a model grew by in a stage."""
-
     slots: int = 0
     hidden: int = 0
     words: int = 0
@@ -67,7 +65,6 @@ class AccuracyMatrix:
         return self.rows[stage].scores.get(domain)
 
     def scores_since(self, stage: int, domain: str) -> list[float]:
-        """All known scores of a domain from a stage on."""
         return [row.scores[domain] for row in self.rows[stage:] if domain in row.scores]
 
     def learned_at(self) -> dict[str, int]:

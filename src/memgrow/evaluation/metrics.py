@@ -54,7 +54,6 @@ class Confusion:
 
     @property
     def baseline(self) -> float:
-        """The accuracy of the majority class."""
         return max(map(sum, self.counts)) / self.examples
 
     @property

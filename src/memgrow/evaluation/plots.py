@@ -233,7 +233,7 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
     figure = new_figure(9.0, 1.1 + 0.34 * len(methods) + (0.4 if title else 0))
     axes = figure.subplots(1, 2, sharey=True)
     labels = {
-        "average": f"{comparison.kind.title}: average at the end\n(right is better)",
+        "average": f"{comparison.measure.axis}: average at the end\n(right is better)",
         "forgetting": "forgetting, points\n(left is better)",
     }
     for axis, (name, label) in zip(axes, labels.items(), strict=True):
@@ -262,8 +262,6 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
 
 @dataclass(frozen=True)
 class Line:
-    """The scores of one method."""
-
     name: str
     matrix: AccuracyMatrix
     colour: str = OWN

@@ -55,7 +55,6 @@ class ProgressBar:
         self._bars.update(self._task, completed=done, total=total, state=state)
 
     def clear(self) -> None:
-        """Remove the bar."""
         if self._task is not None:
             self._bars.remove_task(self._task)
             self._task = None

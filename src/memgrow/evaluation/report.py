@@ -14,7 +14,7 @@ from memgrow.data.disk import atomic_open, parse_json
 from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counted, listed
 from memgrow.evaluation import plots
 from memgrow.evaluation.baselines import REFERENCES
-from memgrow.evaluation.comparison import BASELINE, KINDS, RETRAINING, Comparison, keeps_rows, sees_old_data
+from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, keeps_rows, sees_old_data
 from memgrow.evaluation.comparison_tables import compared_table, legend, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix, History
@@ -22,7 +22,6 @@ from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.evaluation.model_tables import stages_table
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.evaluation.tables import (
-    MEASURES,
     MISSING,
     Measure,
     Table,
@@ -116,7 +115,7 @@ def report_of_comparison(
     return Report(
         name,
         chosen,
-        MEASURES[comparison.kind.measure],
+        comparison.measure,
         comparison.mean_matrix(chosen),
         tuple(comparison.results[chosen]),
         comparison=comparison,
@@ -140,7 +139,7 @@ def read_results(path: Path, method: str | None = None, shown_as: str | None = N
             demo = Demo.from_json(value)
             _check(demo.comparison)
             return report_of_comparison(demo.comparison, name, settings, method=method)
-        comparison = Comparison.from_json(value["methods"], KINDS[value["measure"]])
+        comparison = Comparison.from_json(value["methods"], value["measure"])
         _check(comparison)
         failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
         return report_of_comparison(comparison, name, settings, failures=failures, method=method)

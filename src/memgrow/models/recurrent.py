@@ -177,17 +177,8 @@ class RecurrentEncoder(Columns, Encoder):
     def attention(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
         return self.bank_weights(self._embedded(words, lengths))
 
-    def plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        initial_logit_bias: float = 0.0,
-        words: Tensor | None = None,
-    ) -> None:
-        self.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, initial_logit_bias=initial_logit_bias)
+    def plan(self, growth: Growth, *, hidden: int = 0, words: Tensor | None = None, **memory: Any) -> None:
+        self.newest.plan(growth, hidden=hidden, **memory)
         if words is not None and len(words):
             total = self.vocabulary_size + len(words)
             growth.enlarge(self.embedding.weight, 0, [(self.vocabulary_size, len(words))], lambda _: words)

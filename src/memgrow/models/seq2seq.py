@@ -244,7 +244,6 @@ class TeacherForced(NamedTuple):
         return flat.index_copy(0, self.positions, rows).view(*self.shape, *rows.shape[1:])
 
     def gather(self, spread: Tensor) -> Tensor:
-        """The opposite of `spread`."""
         return spread.flatten(0, 1).index_select(0, self.positions)
 
 

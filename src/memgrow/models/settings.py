@@ -58,7 +58,6 @@ class ModelSettings:
         return self, None
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as JSON, for a saved model."""
         return {name: value for name, value in asdict(self).items() if name not in LATER_SETTINGS or value}
 
 

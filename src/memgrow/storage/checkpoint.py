@@ -267,7 +267,6 @@ def _read_files(
 
 
 def read_history(version: VersionFolder) -> History:
-    """The history of a version, with the labels of its domains."""
     history = History.from_json(version.json(HISTORY), version.json(CONFIG).get("labels_by_domain"))
     check_types(HISTORY, history)
     if [row.learned for row in history.matrix.rows] != [stage.learned for stage in history.stages]:

@@ -49,8 +49,6 @@ OLD_VERSION = re.compile("version-[0-9a-f]{8}")  # of formats 1 and 2
 
 
 class VersionFolder:
-    """The folder of a version."""
-
     def __init__(self, path: Path, sha256: Mapping[str, str] | None = None) -> None:
         """`sha256` are the checksums by name of file; without them they are read from the folder."""
         self.path = path
@@ -107,7 +105,6 @@ class VersionFolder:
         return load_tensors(self.path / name) if name in self else {}
 
     def shapes(self, *names: str) -> Shapes:
-        """The shapes of all tensors of these files."""
         found: Shapes = {}
         for name in names:
             found |= stored_shapes(self.path / name) if name in self else {}

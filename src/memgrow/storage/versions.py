@@ -26,8 +26,6 @@ MAX_VERSIONS = 100
 
 @dataclass(frozen=True)
 class SavedVersion:
-    """A version of a model in its folder."""
-
     number: int | None  # of stages; None: it is damaged
     history: History | None  # None: it is damaged
     size: int  # bytes of its files

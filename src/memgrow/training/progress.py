@@ -31,8 +31,6 @@ class Progress(Protocol):
 
 
 class PlainProgress:
-    """Writes notes and a line for each epoch to standard error."""
-
     def __init__(self) -> None:
         self._last = ""
 

@@ -116,7 +116,6 @@ class LearnerConfig:
     vectors: RememberedVectors | None = None  # word vectors that new words start with
 
     def tokenize(self, examples: Sequence[Example]) -> Tokenized:
-        """Examples as the tokens that the encoder reads."""
         return tokenize_for(self.model, examples, self.training.max_words, self.encoder)
 
     @property
@@ -145,8 +144,6 @@ class LearnerState:
 
 @dataclass(frozen=True)
 class Defaults:
-    """A method and its settings."""
-
     method: str = RECOMMENDED
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
