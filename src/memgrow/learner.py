@@ -231,7 +231,8 @@ class Learner:
         )
         state, record = adapt_model(config, self.state, stage, resume=resume, options=options)
         if folder:
-            self._save(folder, config, state, overwrite, keep_versions)
+            write_checkpoint(folder, config, state, self.folder, overwrite, keep_versions)
+            self.folder = Path(folder).absolute()
             resume.clear()
         self.config, self.state = config, state
         # Last, so that learner and folder agree whatever a warning leads to.
@@ -427,17 +428,7 @@ class Learner:
         A model that this one is no later version of is replaced only with `overwrite`. `keep_versions` earlier versions
         stay in the folder (default: as before, or 1), see `undo`.
         """
-        self._save(path, self.config, self.state, overwrite, keep_versions)
-
-    def _save(
-        self,
-        path: str | Path,
-        config: LearnerConfig,
-        state: LearnerState,
-        overwrite: bool,
-        keep_versions: int | None = None,
-    ) -> None:
-        write_checkpoint(path, config, state, self.folder, overwrite, keep_versions)
+        write_checkpoint(path, self.config, self.state, self.folder, overwrite, keep_versions)
         self.folder = Path(path).absolute()
 
     @classmethod

@@ -1,7 +1,6 @@
 """Examples, domains and streams, and the fingerprints by which finished work is found again."""
 
 import hashlib
-import pickle
 from dataclasses import replace
 
 from memgrow.data import Domain, Example, Stream
@@ -41,17 +40,3 @@ def test_fingerprints_are_those_of_the_records_that_were_made_with_them():
     domain = Domain("books", (Example("a", "b", "x"),), (Example("c", label="y"),), (Example("d", reply="e"),))
     assert domain.fingerprint() == "532694e76cde7c36273dcf8f65139e23874c3c370a2e2002664daa947123767a"
     assert domain_fingerprint(domain) == "ca539816aab3f7d511d67273"
-
-
-def test_a_fingerprint_is_computed_once_and_changes_nothing_else():
-    domain = replace(BOOKS)
-    assert domain.fingerprint() is domain.fingerprint()
-    assert domain == BOOKS
-    assert hash(domain) == hash(BOOKS)
-    assert replace(domain, name="tomes").fingerprint() != domain.fingerprint()
-    assert pickle.loads(pickle.dumps(domain)) == domain
-
-
-def test_a_domain_is_shown_by_its_sizes_and_without_its_texts():
-    domain = Domain("books", train=[Example("a secret", label="good")] * 1000, test=(Example("another", label="bad"),))
-    assert repr(domain) == "Domain('books', train: 1,000, validation: 0, test: 1)"

@@ -61,13 +61,6 @@ def test_what_is_written_is_read_again(tmp_path_factory, pairs):
     ]
 
 
-def test_a_domain_whose_name_is_no_file_name_is_not_written(tmp_path):
-    for name in ("a/b", "books_test"):
-        with pytest.raises(DataError, match="cannot name a file"):
-            write_jsonl(Stream([Domain(name)]), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -227,18 +220,3 @@ def test_parquet_that_cannot_be_read_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SettingsError, match=r"memgrow\[arrow\]"):
         load_stream(path)
-
-
-def test_a_parquet_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    from memgrow.data import files
-
-    path = tmp_path / "bomb.parquet"
-    parquet.write_table(pyarrow.table({"text": ["a" * 1000] * 5000, "label": ["x", "y"] * 2500}), path)
-    assert path.stat().st_size < 50_000
-    assert sum(1 for _ in files.read_rows(path)) == 5000
-    monkeypatch.setattr(files, "MAX_PARQUET_BYTES", 1 << 20)
-    with pytest.raises(DataError, match="unpacks to more"):
-        list(files.read_rows(path))

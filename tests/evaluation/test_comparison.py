@@ -83,14 +83,6 @@ def test_infinite_perplexities_are_null_in_json():
     assert "inf" in compared_table(found, 1).rows[0]
 
 
-def test_without_scipy_there_is_a_difference_without_an_interval(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "scipy.special", None)
-    monkeypatch.setitem(__import__("sys").modules, "scipy", None)
-    paired = compared({"finetune": {0: 0.5, 1: 0.7}, "finetune+vocab": {0: 0.6, 1: 0.9}}).against("finetune+vocab")
-    assert paired.difference == pytest.approx(0.15)
-    assert paired.low is None
-
-
 def test_committed_results_are_read():
     value = json.loads((RESULTS / "sentiment" / "compare.json").read_text())
     found = Comparison.from_json(value["methods"], value["measure"])

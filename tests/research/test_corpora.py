@@ -1,7 +1,6 @@
 """The paper's corpora in the layouts that they are published in, and prepared."""
 
 import hashlib
-import json
 
 import pytest
 
@@ -9,7 +8,7 @@ from memgrow.errors import DataError
 from research import data
 from research.common.corpora import FIVE, fair_slice, holds, open_cornell, open_multinli, open_ubuntu, sizes_of
 from tests.support.archives import multinli_archive
-from tests.support.multinli_layout import as_row, write_multinli, write_rows
+from tests.support.multinli_layout import write_multinli
 
 
 def test_genres_are_domains_and_nothing_held_out_is_trained_on(tmp_path):
@@ -27,20 +26,6 @@ def test_a_smaller_limit_is_within_a_larger_one(tmp_path):
     assert (len(few), len(many)) == (3, 9)
     assert set(few) < set(many) < set(every)
     assert fair_slice(every[::-1], 9) == many[::-1]
-
-
-def test_guessed_genres_join_where_they_are_sure(tmp_path):
-    folder = write_multinli(tmp_path / "corpus", 6)
-    own = open_multinli(folder).stream["slate"].train
-    rows = [as_row("slate", own[0], genre_conf=1.0)]
-    rows += [
-        {**as_row("slate", own[0]), "sentence1": f"premise {number}", "genre_conf": sure}
-        for number, sure in enumerate((0.95, 0.5))
-    ]
-    extra = write_rows(tmp_path / "extra.jsonl.gz", rows)
-    more = open_multinli(folder, extra=extra).stream["slate"].train
-    assert more[: len(own)] == own
-    assert [one.text for one in more[len(own) :]] == ["premise 0"]
 
 
 def cornell(folder, films=12, lines=4):
@@ -114,8 +99,3 @@ def test_a_corpus_is_fetched_from_a_copy_of_its_archive_and_checked(tmp_path, mo
     assert "cornell: lines of films" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="cannot fetch"):
         data.main(["get", "ubuntu", "--from", str(tmp_path / "nowhere.tar.gz")])
-
-
-def test_rows_of_the_corpus_are_its_own(tmp_path):
-    path = write_multinli(tmp_path, 3) / "multinli_1.0_train.jsonl"
-    assert {"genre", "gold_label", "promptID"} < json.loads(path.read_text().splitlines()[0]).keys()

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, ttest_rel, wilcoxon
 
-from memgrow.errors import DataError
 from research.common.statistics import (
     holm,
     mcnemar,
@@ -57,13 +56,6 @@ def test_mcnemar_is_the_binomial_test_of_a_fair_coin(first, second):
     assert mcnemar(*answers(first, second)) == pytest.approx(expected)
 
 
-def test_with_one_seed_only_examples_vary():
-    a, b = answers(20, 10, both=70)
-    found, error = paired_over_examples(a, b), (a.astype(float) - b).std(ddof=1) / 10
-    assert found.difference == pytest.approx(0.1)
-    assert (found.high - found.low) / 2 == pytest.approx(1.984 * error, rel=1e-3)
-
-
 @given(st.integers(1, 4), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_turning_the_methods_round_turns_all_figures_round(seeds, examples, seed):
     a, b = np.random.default_rng(seed).random((2, seeds, examples)) < 0.6
@@ -77,21 +69,6 @@ def test_the_interval_holds_the_truth_as_often_as_it_says_whatever_varies_most(s
     found = [paired_over_examples(*methods(seeds, 200, seed_spread, 0.0, rng)) for _ in range(400)]
     assert 0.92 < np.mean([one.low <= 0 <= one.high for one in found]) <= 1
     assert np.mean([one.p < 0.05 for one in found]) < 0.08
-
-
-def test_a_real_difference_is_found_over_seeds_and_examples():
-    found = paired_over_examples(*methods(10, 1000, 0.1, 0.5, np.random.default_rng(7)))
-    assert found.p < 0.01
-    assert found.low > 0
-
-
-def test_what_is_not_correctness_is_refused():
-    right = np.ones((2, 5), dtype=bool)
-    for other in (right[:1], right * 2, np.ones((1, 1, 2)), []):
-        with pytest.raises(DataError):
-            paired_over_examples(right, other)
-    with pytest.raises(DataError):
-        paired_over_seeds([0.5, 0.6], [0.5])
 
 
 @given(st.lists(st.integers(-6, 6).filter(bool), min_size=1, max_size=9, unique_by=abs))

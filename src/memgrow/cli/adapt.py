@@ -1,8 +1,7 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -56,7 +55,7 @@ def adapt(
     from memgrow.data import Loaded, Stream, load_for_evaluation
     from memgrow.evaluation.progress_bars import TrainingBar
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
-    from memgrow.evaluation.tracking import check_tracker
+    from memgrow.evaluation.tracking import Tracking, check_tracker, find_tracker
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
 
@@ -82,7 +81,10 @@ def adapt(
             notice(sentence)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.vectors = None
-        with TrainingBar(progress_console()) as bar, _tracking(tensorboard, model, bar) as tracked:
+        tracker = find_tracker("tensorboard", tensorboard, model.resolve().name) if tensorboard else None
+        if tensorboard is not None:
+            notice(f"To watch it: tensorboard --logdir {shlex.quote(str(tensorboard))}")
+        with TrainingBar(progress_console()) as bar, Tracking(tracker, bar) as tracked:
             stages = _learn(
                 learner,
                 stream,
@@ -107,7 +109,7 @@ def adapt(
 
 
 def _learn(
-    learner: "Learner", stream: "Stream", bar: "TrainingBar", tracked: "Tracking | None", **arguments: Any
+    learner: "Learner", stream: "Stream", bar: "TrainingBar", tracked: "Tracking", **arguments: Any
 ) -> "list[Stage]":
     """Learn each domain that the model has not learned yet; `arguments` are those of `Learner.learn`."""
     from memgrow.evaluation.tables import stage_line
@@ -126,10 +128,9 @@ def _learn(
         bar.clear()
         bar.say(stage_line(stage, learner.task))
         stages.append(stage)
-        if tracked is not None:
-            tracked.stage(learner.history)
+        tracked.stage(learner.history)
 
-    learner.learn(stream, on_stage=show, progress=tracked or bar, **arguments)
+    learner.learn(stream, on_stage=show, progress=tracked, **arguments)
     return stages
 
 
@@ -227,18 +228,6 @@ def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
 
     usual = settings.changes().defaults(settings.device, learner.task == REPLY)
     return f"{sizes_line(usual, learner.settings, learner.training)} (--set changes them)" if usual.suits else ""
-
-
-@contextmanager
-def _tracking(folder: Path | None, model: Path, bar: "TrainingBar") -> "Iterator[Tracking | None]":
-    from memgrow.evaluation.tracking import Tracking, find_tracker
-
-    if folder is None:
-        yield None
-        return
-    bar.note(f"To watch it: tensorboard --logdir {shlex.quote(str(folder))}")
-    with Tracking(find_tracker("tensorboard", folder, model.resolve().name), bar) as tracked:
-        yield tracked
 
 
 def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:

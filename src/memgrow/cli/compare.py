@@ -13,6 +13,10 @@ from memgrow.cli.report import REPORT, check_replaceable, write_report
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
     from memgrow.cli.settings import SettingChanges
     from memgrow.data import Stream
     from memgrow.evaluation.compare import Run, Settings
@@ -58,6 +62,7 @@ def compare(
     from memgrow.data.corpora import CORPORA
     from memgrow.evaluation import compare as comparing
     from memgrow.evaluation.baselines import INSTALL_SKLEARN, is_installed
+    from memgrow.evaluation.plots import draw_comparison
     from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.evaluation.ray_executor import check_place
     from memgrow.methods import find_method
@@ -107,7 +112,8 @@ def compare(
             **({"reference": reference} if reference else {}),
             "failures": [vars(failure) for failure in comparison.failures],
         }
-        _write(comparison, content, out)
+        title = f"{' → '.join(loaded.names)} ({counted(seeds, 'seed')})"
+        _write(content, out / "compare.json", lambda: draw_comparison(comparison, title))
         if as_json:
             write_json(content, indent=1)
     if failures := comparison.failures:
@@ -130,25 +136,18 @@ def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended:
 
 def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
     """The stream that was named: a corpus, a folder or files."""
-    from memgrow.data import Stream
     from memgrow.data.corpora import CORPORA, open_corpus
-    from memgrow.data.load import fair_slice
 
-    domains, limit = split_names(rows.domains), rows.limit
+    domains = split_names(rows.domains)
     if any(name in CORPORA or Path(name).is_dir() for name in given):
         if rows.validation or rows.test:
             raise SettingsError(f"{given[0]} has its own splits: leave out --validation and --test")
-        loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=limit)
-        stream = Stream(
-            replace(domain, validation=fair_slice(domain.validation, limit), test=fair_slice(domain.test, limit))
-            for domain in loaded.stream
-        )
+        loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=rows.limit)
     else:
         loaded = rows.load([Path(name) for name in given], domains)
-        stream = loaded.stream
     for sentence in loaded.notices:
         notice(sentence)
-    return stream
+    return loaded.stream
 
 
 def _settings(
@@ -194,21 +193,14 @@ def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> No
     say(verdict(comparison))
 
 
-def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None:
+def _write(content: dict[str, Any], results: Path, draw: "Callable[[], Figure]") -> None:
+    """Write the results and, with matplotlib, a plot and a report beside them."""
     from memgrow.data.disk import atomic_write, pack_json
-    from memgrow.evaluation.plots import draw_comparison
-
-    figures = atomic_write(out / "compare.json", pack_json(content))
-    say(f"The figures are in {figures}.")
-    title = f"{' → '.join(content['domains'])} ({counted(len(content['seeds']), 'seed')})"
-    save_picture(out / "compare.png", lambda: draw_comparison(comparison, title))
-    _write_report(figures)
-
-
-def _write_report(results: Path) -> None:
-    """Write the report beside the results; without matplotlib there is none."""
     from memgrow.evaluation.report import read_results
 
+    atomic_write(results, pack_json(content))
+    say(f"The figures are in {results}.")
+    save_picture(results.with_suffix(".png"), draw)
     try:
         write_report(read_results(results), results.with_name(REPORT))
     except SettingsError as error:
@@ -227,7 +219,6 @@ def demo(
 
     Example: memgrow demo --seeds 3
     """
-    from memgrow.data.disk import atomic_write, pack_json
     from memgrow.evaluation.comparison_tables import compared_table, legend, marked, verdict
     from memgrow.evaluation.demo import METHODS as DEMO_METHODS
     from memgrow.evaluation.demo import run_demo
@@ -246,12 +237,9 @@ def demo(
     console.print(compared_table(made.comparison, seeds))
     for sentence in (legend(made.comparison, seeds), verdict(made.comparison), DEMO_NEXT):
         say(sentence)
-    figures = atomic_write(out / "demo.json", pack_json(content := made.to_json()))
-    say(f"The figures are in {figures}.")
-    runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
-    title = f"Four synthetic domains in turn ({runs})"
+    title = f"Four synthetic domains in turn ({counted(seeds, 'seed')})"
     forgot = {marked(name): values["forgetting"].mean for name, values in made.comparison.summary.items()}
-    save_picture(out / "demo.png", lambda: draw_matrices(matrices, title, forgot))
-    _write_report(figures)
+    content = made.to_json()
+    _write(content, out / "demo.json", lambda: draw_matrices(matrices, title, forgot))
     if as_json:
         write_json(content, indent=1)

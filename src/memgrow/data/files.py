@@ -26,7 +26,7 @@ PART_NAMES = {"train": "train", "test": "test", **dict.fromkeys(("validation", "
 SEPARATORS = "_-."  # between the name of a domain and that of a part
 DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
 
-PARQUET_BATCH, MAX_PARQUET_BYTES = 256, 4 << 30
+PARQUET_BATCH = 256  # rows
 Row = tuple[int, Mapping[str, object]]  # line (of Parquet: row), and fields by column
 Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
 
@@ -204,11 +204,8 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
     try:
         with ParquetFile(path) as file:
             _check_unique(str(path), file.schema_arrow.names)
-            unpacked, first = 0, 1
+            first = 1
             for batch in file.iter_batches(PARQUET_BATCH):
-                unpacked += batch.nbytes
-                if unpacked > MAX_PARQUET_BYTES:  # a file of kilobytes can unpack to anything
-                    raise DataError(f"{path} unpacks to more than {MAX_PARQUET_BYTES >> 30} GiB: split it")
                 yield from enumerate(batch.to_pylist(), first)
                 first += len(batch)
     except DataError:

@@ -61,8 +61,7 @@ def _reply_attention(learner: Learner, message: str, answer: Answer) -> tuple[Ba
     batch = collate(learner.encode([Example(message)], labeled=False), [0], learner.device)
     words = torch.tensor([answer.words or (0,)], device=learner.device)
     lengths = torch.tensor([len(answer.words)])
-    shares = learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
-    return list(shares.encoder), list(shares.decoder)
+    return learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
 
 
 def attention_by_bank(learner: Learner, example: Example) -> list[dict[str, float]]:

@@ -6,8 +6,6 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
-from memgrow.data.disk import wrong_part
-
 
 @dataclass(frozen=True)
 class Grew:
@@ -33,8 +31,8 @@ class Curve:
     def from_json(cls, value: Mapping[str, Any]) -> "Curve":
         """What `asdict` made JSON of; nothing is what an earlier memgrow kept."""
         curve = cls(tuple(value.get("loss", ())), tuple(value.get("validation", ())))
-        if (wrong := wrong_part(curve, cls, "curve")) or len(curve.loss) != len(curve.validation):
-            raise ValueError(f"{wrong or 'curve'} is not what it must be")
+        if len(curve.loss) != len(curve.validation):
+            raise ValueError("curve has losses without scores")
         return curve
 
 

@@ -168,14 +168,16 @@ def gain_and_cost(matrix: AccuracyMatrix, measure: Measure) -> tuple[str, str]:
     if not matrix.rows:
         return "Nothing has been learned yet.", ""
     new = matrix.rows[-1].learned
-    moves = {name: (_before(matrix, name), matrix.score(-1, name)) for name in matrix.learned_at()}
+    earlier = AccuracyMatrix(matrix.rows[:-1])
+    known = {name: earlier.scores_since(0, name) for name in matrix.learned_at()}
+    moves = {name: (scores[-1] if scores else None, matrix.score(-1, name)) for name, scores in known.items()}
     gains = [f"{name} {' → '.join(measure.text(one) for one in moves[name])}" for name in new]
     gain = f"Learned last, {measure.name} before and after: {listed(gains)}."
     costs = dict[str, float]()
     for name, (before, now) in moves.items():
         if name not in new and before is not None and now is not None:
             costs |= {name: lost} if (lost := measure.lost(before, now)) is not None else {}
-    mean = measure.mean_loss(costs.values())
+    mean = measure.mean(costs.values())
     if mean is None:
         untested = "The earlier domains were not tested after it (--watch FILE tests them)."
         return gain, untested if len(moves) > len(new) else "There are no earlier domains."
@@ -185,24 +187,15 @@ def gain_and_cost(matrix: AccuracyMatrix, measure: Measure) -> tuple[str, str]:
     return gain, f"Mean forgetting of {who} (worst: {worst} {moved})."
 
 
-def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
-    """The last score of a domain before the last stage."""
-    known = [row.scores[domain] for row in matrix.rows[:-1] if domain in row.scores]
-    return known[-1] if known else None
-
-
 # Plots
 
 
 def lines_of(report: Report) -> list[plots.Line]:
     """The method in question, then fine-tuning and retraining where they were run."""
-    comparison = report.comparison
-    if comparison is None:
-        return [plots.Line(report.method, report.matrix)]
-    lines = [plots.Line(report.method, report.matrix)]
+    lines, comparison = [plots.Line(report.method, report.matrix)], report.comparison
     others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
     for method, (about, colour, style) in others.items():
-        if method in comparison.results and method != report.method:
+        if comparison is not None and method in comparison.results and method != report.method:
             lines.append(plots.Line(f"{method}: {about}", comparison.mean_matrix(method), colour, style))
     return lines
 

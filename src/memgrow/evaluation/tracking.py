@@ -26,7 +26,7 @@ def find_tracker(name: str, folder: str | Path, run: str) -> Any:
 
 
 class Tracking:
-    """Writes training to a TensorBoard writer and passes it on to a progress bar. Use it in a `with`."""
+    """Writes training to a TensorBoard writer, if there is one, and passes it on to a bar. Use it in a `with`."""
 
     def __init__(self, tracker: Any, progress: Progress | None = None) -> None:
         self.tracker, self.progress = tracker, progress or NoProgress()
@@ -35,7 +35,8 @@ class Tracking:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.tracker.close()
+        if self.tracker is not None:
+            self.tracker.close()
 
     def step(self, step: Step) -> None:
         self.progress.step(step)
@@ -52,6 +53,8 @@ class Tracking:
         self._scalars({**scores, "test average": history.matrix.average()}, len(history.stages))
 
     def _scalars(self, values: dict[str, float | None], step: int) -> None:
+        if self.tracker is None:
+            return
         for name, value in values.items():
             if value is not None:
                 self.tracker.add_scalar(name, value, step)

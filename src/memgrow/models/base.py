@@ -201,21 +201,9 @@ class Model(WithoutExtraState, ABC):
     def _plan(self, growth: Growth, *, hidden: int, words: int, labels: int, **memory: Any) -> None:
         """Plan the growth of all but the encoder; `memory` has slots, their domain and their logit bias."""
 
-    def add_column(
-        self,
-        hidden: int,
-        slots: int = 0,
-        domain: str | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
-    ) -> None:
-        """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
-        self._widen(hidden, slots, domain)
-        if optimizer is not None:
-            optimizer.add_param_group({"params": self.newest_parameters()})
-
     @abstractmethod
-    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
-        """Add the column and its head."""
+    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
+        """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
 
     @property
     def settings(self) -> ModelSettings:

@@ -134,7 +134,7 @@ class Classifier(Model):
         memory = {"domain_memory": self.memory.shape()} if self.memory is not None else {}
         return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {}), **memory}
 
-    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
+    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
         cast(RecurrentEncoder, self.encoder).add_column(hidden, slots, domain)
         self.heads.append(self._new_head(len(self.encoder.sizes)))
 

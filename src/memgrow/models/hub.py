@@ -17,7 +17,6 @@ from memgrow.errors import MissingExtraError, ModelError, SettingsError, brief
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 PICKLE = "pytorch_model.bin"
-VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAX_LICENCE = 1 << 20  # bytes
 WORKS = "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work"
@@ -25,11 +24,7 @@ VARIABLE = "MEMGROW_ENCODERS"
 NOTE = "encoder.json"  # written into the folder of a fetched encoder: the SHA-256 of each file
 HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 # What is taken from the hub: neither pickles nor code.
-HUB_FILES = (
-    *(CONFIG, WEIGHTS),
-    *("tokenizer*.json", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "*.bpe.model"),
-    *LICENCES,
-)
+HUB_FILES = (CONFIG, WEIGHTS, TOKENIZER, *LICENCES)
 # Names that configurations have for the number of layers, and for sizes that tensors have as well.
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers")
 SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
@@ -146,23 +141,10 @@ def _find_weights(folder: Path) -> Path:
 
 
 def _read_tokenizer(folder: Path) -> str:
-    """The text of tokenizer.json, or what transformers makes of older files, with neither truncation nor padding."""
-    if (folder / TOKENIZER).is_file():
-        table = _json(folder / TOKENIZER)
-    elif any((folder / name).is_file() for name in VOCABULARIES):
-        with encoders_extra():
-            from transformers import AutoTokenizer
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            table = json.loads(tokenizer.backend_tokenizer.to_str())
-        except Exception as error:  # of any family
-            raise ModelError(
-                f"{folder} has no {TOKENIZER}, and transformers cannot convert its vocabulary ({brief(error)}): save "
-                "the tokenizer with save_pretrained"
-            ) from error
-    else:
-        raise ModelError(f"{folder} has no {TOKENIZER}: copy the tokenizer's files to the weights")
-    return json.dumps({**table, "truncation": None, "padding": None}, ensure_ascii=False)
+    """The text of tokenizer.json, with neither truncation nor padding."""
+    if not (folder / TOKENIZER).is_file():
+        raise ModelError(f"{folder} has no {TOKENIZER}: save its tokenizer there with save_pretrained")
+    return json.dumps({**_json(folder / TOKENIZER), "truncation": None, "padding": None}, ensure_ascii=False)
 
 
 def _json(path: Path) -> dict[str, Any]:
