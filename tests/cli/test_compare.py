@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 
@@ -105,13 +104,6 @@ def test_words_are_as_long_as_the_vectors_that_are_given(memgrow, data, tmp_path
     out = memgrow.done(*words, *sizes, "--methods", "finetune", "--seeds", 1)
     assert "embedding 7" in out
     assert "leave embedding" in memgrow.refused(*words, *sizes, "--set", "embedding=6")
-
-
-def test_without_scikit_learn_a_line_says_how_to_get_its_rows(memgrow, compare, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    out = memgrow.done(*compare, "--methods", "finetune", "--seeds", 1)
-    assert "pip install 'memgrow[sklearn]'" in out
-    assert set(json.loads((tmp_path / "out" / "compare.json").read_text())["methods"]) == {"finetune", "multi-task"}
 
 
 # Messages and replies

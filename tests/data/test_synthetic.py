@@ -1,13 +1,9 @@
 """The synthetic streams follow their rules: balanced, contested in part, told apart by their words."""
 
-from collections import Counter, defaultdict
-from itertools import combinations
-
 import pytest
 
 from memgrow.data import synthetic_stream
 from memgrow.data.domain import domain_fingerprint
-from memgrow.data.synthetic import COMMON, LABELS, places
 from memgrow.errors import SettingsError
 from research.common.dialogues import synthetic_dialogue
 
@@ -20,29 +16,6 @@ def pairs():
 @pytest.fixture(scope="module")
 def talks():
     return synthetic_dialogue(domains=3)
-
-
-def everything(domain):
-    return domain.train + domain.validation + domain.test
-
-
-def words(domain):
-    return {word for one in everything(domain) for text in (*one.texts, one.reply or "") for word in text.split()}
-
-
-def poles(scales):
-    return {word for scale in scales for pole in scale for word in pole}
-
-
-def readings(domain, vocabulary):
-    """The labels that a domain gives to each two words of a vocabulary."""
-    seen = defaultdict(set)
-    for example in everything(domain):
-        said = [set(text.split()) & vocabulary for text in example.texts]
-        if all(said):
-            ((premise,), (hypothesis,)) = said
-            seen[premise, hypothesis].add(example.label)
-    return seen
 
 
 @pytest.mark.parametrize("make", [synthetic_stream, synthetic_dialogue])
@@ -64,31 +37,6 @@ def test_the_streams_are_those_of_the_records_that_were_made_with_them(pairs, ta
         "0f5ac285215e2adcd810323d",
     ]
     assert [prints[0], prints[5], prints[6], prints[8]] == known
-
-
-def test_no_pair_comes_twice_and_labels_are_balanced_in_every_part(pairs):
-    every = [example.texts for domain in pairs for example in everything(domain)]
-    assert len(every) == len(set(every))
-    for domain in pairs:
-        for part in (domain.train, domain.validation, domain.test):
-            counts = Counter(example.label for example in part)
-            assert set(counts) == set(LABELS)
-            assert max(counts.values()) - min(counts.values()) <= 1
-
-
-def test_domains_agree_on_common_words_and_each_two_disagree_on_jargon(pairs):
-    common = defaultdict(set)
-    for domain in pairs:
-        for pair, labels in readings(domain, set(COMMON.split())).items():
-            common[pair] |= labels
-    assert common
-    assert all(len(labels) == 1 for labels in common.values())
-    read = [readings(domain, poles(places()[0].jargon)) for domain in pairs]
-    assert all(len(labels) == 1 for table in read for labels in table.values())
-    for one, other in combinations(read, 2):
-        turned = [pair for pair in one.keys() & other.keys() if one[pair] != other[pair]]
-        assert len(turned) >= 8
-        assert all(one[pair] | other[pair] == {"entailment", "contradiction"} for pair in turned)
 
 
 @pytest.mark.parametrize(("make", "most"), [(synthetic_stream, 6), (synthetic_dialogue, 3)])

@@ -1,7 +1,5 @@
 """Calibration error and temperature: by definition, and as part of a model."""
 
-from dataclasses import asdict
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -104,11 +102,3 @@ def test_a_model_is_calibrated_on_the_newest_validation_examples(saved, domains)
     assert learner.reliability(domains[1], "validation") == second.after
     rows = [list(one.probabilities.values()) for one in learner.predict(domains[1].validation)]
     torch.testing.assert_close(torch.tensor(rows), (logits / calibration.temperature).softmax(-1))
-
-
-def test_jointly_learned_domains_are_calibrated_jointly(domains, tiny, short):
-    learner = Learner.create("multi-task", model=tiny, training=short, device="cpu")
-    learner.learn(domains)
-    for domain in domains:
-        alone = asdict(learner.reliability(domain, "validation"))
-        assert asdict(learner.calibration.domains[domain.name].after) == pytest.approx(alone, abs=1e-4)

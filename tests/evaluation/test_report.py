@@ -139,13 +139,6 @@ def test_committed_results_have_a_page_and_plots(folder, tmp_path):
     assert all((tmp_path / name).stat().st_size > 2000 for name in written)
 
 
-def test_a_method_of_a_comparison_can_be_chosen():
-    path = find_results(RESULTS / "sentiment")
-    assert read_results(path, "multi-task").method == "multi-task"
-    with pytest.raises(SettingsError, match="choose one of"):
-        read_results(path, "EWC")
-
-
 def test_replies_have_pages_too(short):
     from memgrow.models import ModelSettings
 

@@ -253,7 +253,8 @@ def test_a_new_column_alone_can_train_and_leaves_the_others_as_they_were(single)
     optimizer = trained(single)
     before = {name: p.detach().clone() for name, p in single.named_parameters()}
     single.requires_grad_(False)
-    single.add_column(4, 2, "second", optimizer=optimizer)
+    single.add_column(4, 2, "second")
+    optimizer.add_param_group({"params": single.newest_parameters()})
     loss = None
     for _ in range(2):
         optimizer.zero_grad()

@@ -166,21 +166,6 @@ def test_long_texts_are_cut_and_counted(files, longest):
     close(found, naive(files, texts, longest=allowed))
 
 
-@pytest.mark.parametrize("longest", [1, 2, 3])
-def test_a_limit_that_leaves_no_room_for_words_is_refused(files, longest):
-    with pytest.raises(SettingsError, match=r"max_words.* at least \d+"):
-        encoded(files, [("a boat", "a cook")], longest=longest)
-
-
-def test_half_precision_is_near(files):
-    data = encoded(files, TEXTS)
-    half = vectors(make(files, precision="bfloat16"), data)
-    assert half.dtype == torch.float32
-    full = vectors(make(files), data)
-    assert not torch.equal(half, full)
-    close(half, full, tolerance=0.05)
-
-
 def test_answers_that_overlap_share_one_copy_and_leave_the_weights_alone(made):
     encoder, data = make(made["bert"], precision="bfloat16"), encoded(made["bert"], TEXTS)
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
@@ -243,20 +228,6 @@ def test_growing_changes_no_bit_of_any_output(files, precision):
     assert not torch.equal(before["vectors"], outputs(model)["vectors"])
     assert model.banks[0].domains == ("domain 0", "domain 1", "domain 2")
     assert all(memory.bank.values.count_nonzero() for memory in model.encoder.memories)  # and so the newest slots learn
-
-
-def test_a_copy_has_a_memory_of_its_own(made):
-    torch.manual_seed(0)
-    model = build("text", PretrainedSettings(slots=4, dropout=0.0), 0, len(LABELS), "first", made["bert"])
-    twin = copy.deepcopy(model)
-    before = outputs(model)
-    with torch.no_grad():
-        for memory in twin.encoder.memories:
-            memory.bank.values += 1.0
-    assert not torch.equal(outputs(twin)["vectors"], before["vectors"])
-    grow(twin, 3, "second")
-    assert torch.equal(outputs(model)["vectors"], before["vectors"])
-    assert [len(bank) for bank in model.banks] == [4]
 
 
 def test_a_model_is_rebuilt_from_its_shape_without_the_encoders_weights(files):

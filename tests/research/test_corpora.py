@@ -46,21 +46,6 @@ def test_films_stay_whole(tmp_path):
     assert (domain.train[0].text, domain.train[0].reply) == ("L0 is said", "L1 is said")
 
 
-def test_prepared_dialogue_is_read_as_it_stands(tmp_path):
-    rows = [f"message {number}\tanswer {number}" for number in range(30)]
-    (tmp_path / "cornell.tsv").write_text("\n".join(["message\tresponse", *rows, "message 29\tanswer 29", "\tempty"]))
-    (domain,) = open_cornell(tmp_path, 4, 4).stream
-    assert sizes_of([domain])["cornell"] == {"train": 23, "validation": 4, "test": 4}
-    for name, numbers in (("train", range(20)), ("dev", range(20, 25)), ("test", range(25, 30))):
-        lines = [f"how {number} ?\tso {number}" for number in numbers]
-        (tmp_path / f"ubuntu_{name}.tsv").write_text("\n".join(["message\tresponse", *lines, lines[0].upper()]))
-    (domain,) = open_ubuntu(tmp_path, (8, 3, 3)).stream
-    assert sizes_of([domain])["ubuntu"] == {"train": 8, "validation": 3, "test": 3}
-    (together,) = open_ubuntu(tmp_path, (4, 12, 12)).stream
-    messages = [{one.text for one in getattr(together, part)} for part in ("train", "validation", "test")]
-    assert not messages[0] & messages[1] | messages[1] & messages[2] | messages[0] & messages[2]
-
-
 def test_the_last_turn_of_a_help_channel_is_the_message(tmp_path):
     train = [
         "Context,Utterance,Label",

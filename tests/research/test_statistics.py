@@ -11,7 +11,6 @@ from research.common.statistics import (
     mcnemar,
     paired_over_examples,
     paired_over_seeds,
-    paper_test,
     sign_flip,
     signed_rank,
 )
@@ -76,18 +75,6 @@ def test_the_papers_test_is_wilcoxons(differences):
     worse, better = signed_rank(np.array(differences))
     assert worse == pytest.approx(wilcoxon(differences, alternative="less", method="exact").pvalue)
     assert better == pytest.approx(wilcoxon(differences, alternative="greater", method="exact").pvalue)
-
-
-def test_ties_share_their_rank_and_zeros_are_left_out():
-    assert signed_rank(np.array([0, 0])) == (1.0, 1.0)
-    assert signed_rank(np.array([1, 1, -1, 0])) == (pytest.approx(7 / 8), pytest.approx(1 / 2))
-
-
-def test_a_clear_difference_gets_the_papers_arrow():
-    ours, other = np.arange(1000) < 800, np.arange(1000) < 600
-    assert paper_test(ours, other).arrow == "DOWN"
-    assert paper_test(other, ours).arrow == "UP"
-    assert paper_test(ours, ours).arrow is None
 
 
 def test_the_papers_test_finds_differences_between_equal_methods_far_too_often():

@@ -58,6 +58,7 @@ def adapt(
     from memgrow.evaluation.tracking import Tracking, check_tracker, find_tracker
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
+    from memgrow.training.settings import sizes_line
 
     if tensorboard is not None:
         check_tracker("tensorboard")
@@ -76,7 +77,7 @@ def adapt(
         if learner.model is None and any(domain.has_replies for domain in stream):
             learner = open_or_create(model, settings, method, replies=True)
         if learner.model is None:
-            notice(_sizes_note(learner, settings))
+            notice(f"{sizes_line(learner.settings, learner.training)} (--set changes it)")
         for sentence in (*loaded.notices, *watched.notices):
             notice(sentence)
         if str(settings.vectors) == opt.NO_VECTORS:
@@ -220,14 +221,6 @@ def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFile
     if found.sha256 != ours.sha256:
         raise SettingsError(f"{folder} has the encoder {ours.name} with other weights: leave --encoder out")
     return replace(ours, weights=found.weights)
-
-
-def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
-    from memgrow.models import REPLY
-    from memgrow.training.settings import sizes_line
-
-    usual = settings.changes().defaults(settings.device, learner.task == REPLY)
-    return f"{sizes_line(usual, learner.settings, learner.training)} (--set changes them)" if usual.suits else ""
 
 
 def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:

@@ -272,13 +272,10 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
         return f"{what}{error.strerror or error}; check that it can be read and written"
-    if "torch" not in sys.modules:  # importing it takes seconds
-        lacks_memory = isinstance(error, MemoryError)
-    else:
-        from memgrow.nn.device import is_out_of_memory
+    from memgrow.nn.device import is_out_of_memory
 
-        lacks_memory = is_out_of_memory(error)
-    return "out of memory: use a smaller batch, hidden, slots or max_words (--set)" if lacks_memory else None
+    smaller = "out of memory: use a smaller batch, hidden, slots or max_words (--set)"
+    return smaller if is_out_of_memory(error) else None
 
 
 def complain(sentence: str) -> None:

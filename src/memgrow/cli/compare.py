@@ -35,7 +35,6 @@ On = Annotated[
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot and report.")]
 DEMO_NEXT = "These domains are synthetic: memgrow compare FILES... compares the methods on yours."
-PARTS = ("train", "validation", "test")
 # The recorded results of public corpora were made with these; a user's own data is learned as `adapt` learns it.
 CORPUS_MODEL: dict[str, Any] = {"lowercase": False}
 CORPUS_TRAINING: dict[str, Any] = {"min_documents": 1, "patience": 2}
@@ -60,6 +59,7 @@ def compare(
     Example: memgrow compare sentiment --methods finetune+vocab,finetune+ema --seeds 3
     """
     from memgrow.data.corpora import CORPORA
+    from memgrow.data.domain import PARTS
     from memgrow.evaluation import compare as comparing
     from memgrow.evaluation.baselines import INSTALL_SKLEARN, is_installed
     from memgrow.evaluation.plots import draw_comparison
@@ -118,10 +118,7 @@ def compare(
             write_json(content, indent=1)
     if failures := comparison.failures:
         which = ", ".join(dict.fromkeys(failure.method for failure in failures))
-        raise SettingsError(
-            f"{counted(len(failures), 'run')} failed ({which}): {failures[0].reason}; the same command again repeats "
-            "only failed runs"
-        )
+        raise SettingsError(f"{counted(len(failures), 'run')} failed ({which}): {failures[0].reason}; run it again")
 
 
 def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended: int, total: int) -> None:
@@ -155,15 +152,12 @@ def _settings(
 ) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
-    from memgrow.training.settings import sizes_line, training_line
+    from memgrow.training.settings import sizes_line
 
     usual = asked.defaults(device, is_dialogue)
     if asked.encoder is not None:
         if vectors is not None or is_dialogue:
-            raise SettingsError(
-                f"{asked.encoder} is a pretrained encoder, which takes neither replies nor word vectors: leave out "
-                "--encoder, or give rows with labels and leave out --vectors"
-            )
+            raise SettingsError("a pretrained encoder takes neither replies nor word vectors: leave out --encoder")
         model, _ = asked.section("model", usual.model).resolve()
     else:
         if is_public:
@@ -171,8 +165,7 @@ def _settings(
             usual = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
         model = asked.model(usual.model, vectors)
     settings = Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
-    encoder = f"encoder {asked.encoder}, {training_line(settings.training)}" if asked.encoder else ""
-    say(encoder or sizes_line(usual, model, settings.training), "dim")
+    say(sizes_line(model, settings.training), "dim")
     return settings
 
 

@@ -46,7 +46,6 @@ class Corpus:
 
     @property
     def folder(self) -> Path:
-        """The folder it is kept in once it has been fetched."""
         return data_folder() / self.name
 
     def is_in(self, folder: Path) -> bool:

@@ -215,17 +215,14 @@ class Model(WithoutExtraState, ABC):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of words it knows, padding and unknown included."""
         return self.encoder.vocabulary_size
 
     @property
     def word_vectors(self) -> nn.Embedding | None:
-        """The table of word vectors that new words join."""
         return self.encoder.word_vectors
 
     @property
     def banks(self) -> Sequence[MemoryBank]:
-        """The banks that new slots join."""
         return self.encoder.banks
 
     def head_parameters(self) -> list[nn.Parameter]:

@@ -153,8 +153,6 @@ class Classifier(Model):
 
 
 class TextClassifier(Classifier):
-    """One text, one label."""
-
     texts = 1
     copies = 1
 

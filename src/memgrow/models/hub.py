@@ -49,9 +49,7 @@ def encoders_extra() -> Iterator[None]:
         yield
     except ImportError as error:
         reason = f"the package {error.name}" if isinstance(error, ModuleNotFoundError) else f"other packages ({error})"
-        raise MissingExtraError(
-            f"a pretrained encoder needs {reason}: run `pip install 'memgrow[encoders]'`"
-        ) from error
+        raise MissingExtraError(f"encoders need {reason}: run `pip install 'memgrow[encoders]'`") from error
 
 
 # A folder
@@ -133,10 +131,7 @@ def _find_weights(folder: Path) -> Path:
     if (folder / WEIGHTS).is_file():
         return folder / WEIGHTS
     if (folder / PICKLE).is_file():
-        raise ModelError(
-            f"{folder} has its weights as a pickle, which is not read since it can run code: save the model again with "
-            f"save_pretrained, which writes {WEIGHTS}"
-        )
+        raise ModelError(f"{folder} has its weights as a pickle, which can run code: save it with save_pretrained")
     raise ModelError(f"{folder} has no {WEIGHTS} (weights in several files are not read): fetch the encoder again")
 
 
@@ -189,7 +184,6 @@ class KnownEncoder:
 
     @property
     def folder(self) -> Path:
-        """The folder it is kept in once it has been fetched."""
         return encoders_folder() / self.name
 
     def is_here(self) -> bool:

@@ -203,10 +203,7 @@ def first_vectors(words: Sequence[str], size: int, file: str | Path | None = Non
         return torch.randn(len(words), size) * SPREAD, 0
     vectors = _read(str(file), tuple(words))
     if vectors.size != size:
-        raise SettingsError(
-            f"the vectors of {file} have {vectors.size} numbers, and this model's words {size}: "
-            f"use vectors of {size}, or a model with embedding: {vectors.size}"
-        )
+        raise SettingsError(f"the vectors of {file} have {vectors.size} numbers: this model needs {size}")
     found = [index for index, word in enumerate(words) if word in vectors.rows]
     known = torch.from_numpy(np.stack([vectors.rows[words[index]] for index in found])) if found else None
     rows = torch.randn(len(words), size) * (SPREAD if known is None else float(known.std()))

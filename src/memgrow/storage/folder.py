@@ -203,9 +203,7 @@ class ModelFolder:
         path = Path(os.path.realpath(path))
         if not (path / MANIFEST).exists():
             if others := foreign_names(path):
-                raise ModelError(
-                    f"{path} is not a memgrow model and holds other files ({others[0]}): choose another name"
-                )
+                raise ModelError(f"{path} is not a memgrow model and holds other files ({others[0]}): choose another")
             return cls(path)
         found = cls.read(path)
         if found.format != FORMAT:
@@ -247,9 +245,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelError(
-            f"cannot write {path} ({reason}): make room or choose another place; the model is unchanged"
-        ) from error
+        raise ModelError(f"cannot write {path} ({reason}): make room; the model is unchanged") from error
 
 
 def read_settled(path: str | Path, read: Callable[[ModelFolder], Result]) -> Result:
@@ -326,9 +322,7 @@ def _acquire(path: Path, wait: float, on_wait: Callable[[str], None] | None) -> 
     except Timeout as error:
         raise ModelError(f"{busy}: wait for it (`memgrow adapt --wait`) or stop it") from error
     except OSError as error:
-        raise ModelError(
-            f"cannot write to {path} ({error.strerror or error}): allow it, or choose another place"
-        ) from error
+        raise ModelError(f"cannot write to {path} ({error.strerror or error}): choose another place") from error
     return lock
 
 

@@ -105,9 +105,7 @@ class ResumeFolder:
             temporary.replace(self.folder / STATE)
             sync_folder(self.folder)
         except (OSError, SafetensorError) as error:
-            raise ModelError(
-                f"cannot save the state of the training to {self.folder} ({brief(error)}): make room and run it again"
-            ) from error
+            raise ModelError(f"cannot save the training to {self.folder} ({brief(error)}): make room") from error
         self._saved = time.monotonic()
         self._took = self._saved - began
 
