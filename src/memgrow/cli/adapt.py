@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from memgrow.cli.settings import SettingChanges
     from memgrow.data import Domain, Stream
     from memgrow.evaluation.history import Stage
-    from memgrow.evaluation.progress_bars import TrainingBar
-    from memgrow.evaluation.tracking import Tracking
+    from memgrow.evaluation.progress_bars import Tracking, TrainingBar
     from memgrow.learner import Learner
     from memgrow.models.hub import EncoderFiles
 
@@ -53,9 +52,8 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
-    from memgrow.evaluation.progress_bars import TrainingBar
+    from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
-    from memgrow.evaluation.tracking import Tracking, check_tracker, find_tracker
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
     from memgrow.training.settings import sizes_line
