@@ -67,9 +67,8 @@ lint: .venv/installed ## style, types, and the order of the layers
 docs-check: .venv/installed ## check the pages against results and code
 	$(BIN)/python docs/check.py
 
-bench: .venv/installed ## time layers and training on the CPU
+bench: .venv/installed ## time layers on the CPU
 	$(BIN)/python benchmarks/recurrence.py --curves --rounds 3 --out results/recurrence-cpu.json
-	$(BIN)/python benchmarks/training.py --out results/training-cpu.json
 	$(BIN)/python docs/figures.py --write
 
 .venv/release: .venv/installed

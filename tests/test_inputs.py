@@ -10,18 +10,6 @@ BRIEF = TrainingSettings(epochs=1, min_documents=2)
 ROWS = [(f"a {'fine' if number % 2 else 'poor'} thing from shop {number % 5}", number % 2) for number in range(40)]
 
 
-class Frame:
-    """Looks like a frame of pandas."""
-
-    columns = ("text",)
-
-    def __getitem__(self, name: str) -> list[str]:
-        return ["a"]
-
-    def __len__(self) -> int:
-        return 1
-
-
 @pytest.fixture(scope="module")
 def learner() -> Learner:
     learner = Learner.create(model=TINY, training=BRIEF, device="cpu")

@@ -7,7 +7,6 @@ import torch
 
 from memgrow.data import Domain, Example
 from memgrow.errors import DataError, ModelError, SettingsError
-from memgrow.evaluation.attention import reply_attention
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
@@ -37,11 +36,6 @@ def trained(stream) -> Learner:
     return one
 
 
-def test_the_task_is_found_in_the_data(trained):
-    assert trained.task == "reply"
-    assert trained.labels == ()
-
-
 def test_every_message_gets_a_reply_in_its_place(trained, stream):
     asked = list(stream[0].test)
     answers = trained.reply(asked, max_words=6)
@@ -53,26 +47,10 @@ def test_every_message_gets_a_reply_in_its_place(trained, stream):
         assert "<pad>" not in answer.text.split()
 
 
-def test_a_reply_that_never_ends_is_cut_and_says_so(trained, stream):
-    (answer,) = trained.reply([stream[0].test[0]], max_words=1)
-    assert len(answer.words) <= 1
-    assert answer.ended or len(answer.words) == 1
-
-
 @pytest.mark.parametrize("message", ["zyx qwv", "?", " ".join(["where"] * 5000)], ids=["unknown", "mark", "long"])
 def test_odd_messages_are_answered(trained, message):
     (answer,) = trained.reply([message], max_words=5)
     assert math.isfinite(answer.score)
-
-
-def test_what_is_drawn_by_chance_depends_on_the_seed_alone(trained, stream):
-    asked = list(stream[0].test[:10])
-
-    def drawn(seed: int) -> list[str]:
-        return [answer.text for answer in trained.reply(asked, temperature=2.0, max_words=6, seed=seed)]
-
-    assert drawn(1) == drawn(1)
-    assert drawn(1) != drawn(2)
 
 
 def test_the_figures_of_a_domain(trained, stream):
@@ -81,14 +59,6 @@ def test_the_figures_of_a_domain(trained, stream):
     assert found.perplexity == pytest.approx(1 / trained.evaluate(stream[1])[stream[1].name])
     assert found.perplexity > 1
     assert 0 <= found.bleu2 <= 100
-
-
-def test_whose_slots_are_read_adds_up(trained, stream):
-    message = stream[0].test[0].text
-    (answer,) = trained.reply([message])
-    shares = reply_attention(trained, message, answer)
-    assert set(shares) == set(stream.names)
-    assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_saving_and_loading_changes_no_reply(trained, stream, tmp_path):

@@ -64,7 +64,8 @@ def test_threads_that_wait_give_up_their_core_unless_the_user_decides(monkeypatc
     assert run(show) == "None\n"
 
 
-def test_moved_modules_can_be_imported_with_a_warning():
+def test_moved_modules_can_be_imported_with_a_warning(monkeypatch):
+    monkeypatch.delitem(sys.modules, "memgrow.defaults", raising=False)
     from memgrow.training import settings as training_settings
 
     with pytest.warns(DeprecationWarning, match=r"memgrow\.training\.settings"):

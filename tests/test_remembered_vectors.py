@@ -71,11 +71,6 @@ def test_a_models_folder_cannot_name_a_file_to_read_vectors_from(tiny, stream, v
         assert any("--vectors" in note for note in told.notes)
 
 
-def test_a_models_folder_does_not_tell_where_its_word_vectors_lie(tiny, short, stream, vectors_file, tmp_path):
-    make(tiny, short).adapt(stream[0], vectors=vectors_file, folder=tmp_path / "model", save_every=0.0)
-    assert all(b"of mine" not in path.read_bytes() for path in (tmp_path / "model").rglob("*") if path.is_file())
-
-
 @pytest.mark.parametrize(
     "said",
     [
@@ -90,14 +85,6 @@ def test_a_models_folder_does_not_tell_where_its_word_vectors_lie(tiny, short, s
 def test_what_a_stranger_wrote_in_their_place_is_refused(said):
     with pytest.raises((ValueError, LookupError, TypeError)):
         RememberedVectors.from_json(said)
-
-
-def test_a_name_that_is_no_utf8_is_no_obstacle(tiny, stream, vectors_file, tmp_path):
-    strange = vectors_file.rename(vectors_file.with_name(os.fsdecode(b"vectors-\xff.txt")))
-    make(tiny, UNTRAINED).adapt(stream[0], vectors=strange, folder=tmp_path / "model")
-    found = Learner.load(tmp_path / "model", "cpu").vectors
-    assert found is not None
-    assert found.name == "vectors-\ufffd.txt"
 
 
 def test_a_file_that_was_changed_under_its_old_date_is_not_taken(vectors_file):

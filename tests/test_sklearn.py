@@ -80,12 +80,6 @@ def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(fitted):
     assert np.array_equal(model.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
 
 
-def test_whole_numbers_are_of_one_kind_signed_or_not(fitted):
-    model = pickle.loads(pickle.dumps(fitted)).partial_fit(TEXTS, np.array(STARS, np.uint64) + np.uint64(1))
-    assert model.classes_.tolist() == [1, 2, 5, 6]
-    assert model.learner_.labels == ("1", "5", "2", "6")
-
-
 def test_a_pickle_answers_to_the_bit_and_goes_on_alike(fitted):
     one, other = (pickle.loads(pickle.dumps(fitted)) for _ in range(2))
     assert np.array_equal(one.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
@@ -147,12 +141,6 @@ def test_what_cannot_be_fitted_is_told(texts, labels, said):
         MemgrowClassifier(**TINY).fit(texts, labels)
 
 
-def test_few_rows_leave_no_part_and_no_label_empty():
-    model = MemgrowClassifier(**TINY | {"epochs": 1}).fit(["a", "b", "c"], [1, 2, 3])
-    assert model.classes_.tolist() == [1, 2, 3]
-    assert MemgrowClassifier(**TINY | {"epochs": 1}).fit(["a", "a"], [1, 2]).predict(["a"]).shape == (1,)
-
-
 def test_without_scikit_learn_there_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     monkeypatch.delitem(sys.modules, "memgrow.sklearn")
@@ -206,10 +194,3 @@ def test_partial_fit_goes_by_the_parameters_of_now():
     stages = model.learner_.history.stages
     assert [stage.method for stage in stages] == ["finetune+vocab", "finetune"]
     assert stages[1].epochs == 1
-
-
-def test_a_model_with_numbers_of_numpy_is_saved(tmp_path):
-    sizes = {**TINY, "hidden": np.int64(4), "epochs": np.int64(1), "rate": np.float32(0.05)}
-    model = MemgrowClassifier(**sizes, random_state=np.int64(3)).fit(TEXTS, STARS)
-    model.learner_.save(tmp_path / "model")
-    assert Learner.load(tmp_path / "model", "cpu").predict(TEXTS) == model.learner_.predict(TEXTS)

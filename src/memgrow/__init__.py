@@ -80,7 +80,7 @@ MOVED = {
     "memgrow.drift": "memgrow.evaluation.drift",
     "memgrow.reading": "memgrow.evaluation.attention",
     "memgrow.report": "memgrow.evaluation",
-    "memgrow.report.tracking": "memgrow.evaluation.tracking",
+    "memgrow.report.tracking": "memgrow.evaluation.progress_bars",
 }
 
 

@@ -46,7 +46,6 @@ from memgrow.training.checks import (
 from memgrow.training.progress import Progress, find_progress, warn
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import (
-    Defaults,
     LearnerConfig,
     LearnerState,
     TrainingSettings,
@@ -75,8 +74,6 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply to a message."""
-
     text: str
     ended: bool  # False: it was cut off
     score: float  # log-probability
@@ -107,7 +104,7 @@ class Learner:
         """Use `Learner.create` or `Learner.load`."""
         self.config, self.state, self.device = config, state, device
         self.folder: Path | None = None  # where it was last saved to or loaded from
-        self._sizes: Defaults | None = None  # default sizes that were chosen for this device
+        self._has_default_sizes = False  # which suit this device
 
     def __repr__(self) -> str:
         return f"Learner({self.method.name}, {' -> '.join(self.history.domains) or 'nothing learned yet'})"
@@ -147,7 +144,7 @@ class Learner:
         config = LearnerConfig(spec, settings, training or usual.training, options, operator.index(seed), files)
         state = LearnerState(task, _checked_labels(labels), None, Vocabulary(), spec.create(options), History())
         learner = cls(config, state, found)
-        learner._sizes = sizes
+        learner._has_default_sizes = sizes is not None
         return learner
 
     # Learning
@@ -212,10 +209,10 @@ class Learner:
         if folder and not overwrite:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
         config, vectors = self.config, self._find_vectors(given.get("vectors"), progress)
-        if self._sizes is not None and self.model is None:
+        if self._has_default_sizes and self.model is None:
             if vectors is not None:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
-            progress.note(sizes_line(self._sizes, config.model, config.training))
+            progress.note(sizes_line(config.model, config.training))
         if vectors is not None:
             if config.model.is_pretrained:
                 raise SettingsError("a pretrained encoder has word pieces of its own: leave the word vectors out")
@@ -233,7 +230,8 @@ class Learner:
         )
         state, record = adapt_model(config, self.state, stage, resume=resume, options=options)
         if folder:
-            self._save(folder, config, state, overwrite, keep_versions)
+            write_checkpoint(folder, config, state, self.folder, overwrite, keep_versions)
+            self.folder = Path(folder).absolute()
             resume.clear()
         self.config, self.state = config, state
         # Last, so that learner and folder agree whatever a warning leads to.
@@ -429,17 +427,7 @@ class Learner:
         A model that this one is no later version of is replaced only with `overwrite`. `keep_versions` earlier versions
         stay in the folder (default: as before, or 1), see `undo`.
         """
-        self._save(path, self.config, self.state, overwrite, keep_versions)
-
-    def _save(
-        self,
-        path: str | Path,
-        config: LearnerConfig,
-        state: LearnerState,
-        overwrite: bool,
-        keep_versions: int | None = None,
-    ) -> None:
-        write_checkpoint(path, config, state, self.folder, overwrite, keep_versions)
+        write_checkpoint(path, self.config, self.state, self.folder, overwrite, keep_versions)
         self.folder = Path(path).absolute()
 
     @classmethod
@@ -487,7 +475,6 @@ class Learner:
 
     @property
     def encoder(self) -> EncoderFiles | None:
-        """The files of the pretrained encoder, if it has one."""
         return self.config.encoder
 
     @property

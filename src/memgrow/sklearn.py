@@ -27,9 +27,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, column_or_1d
 except ImportError:
-    raise MissingExtraError(
-        "memgrow.sklearn needs scikit-learn, which is not installed: run `pip install 'memgrow[sklearn]'`"
-    ) from None
+    raise MissingExtraError("memgrow.sklearn needs scikit-learn: run `pip install 'memgrow[sklearn]'`") from None
 
 OF_MODEL = ("embedding", "hidden", "slots")
 OF_TRAINING = ("rate", "batch", "epochs", "patience")
@@ -114,9 +112,7 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, X: Any, y: Any, classes: Any, domain: str | None, anew: bool) -> Self:  # noqa: N803
         if y is None:
-            raise DataError(
-                "a classifier requires y to be passed, but the target y is None: give a label for each text"
-            )
+            raise DataError("a classifier requires y to be passed, but the target y is None: give labels")
         examples, y = self._examples(X), column_or_1d(y, warn=True)
         check_consistent_length(examples, y)
         check_classification_targets(y)

@@ -5,11 +5,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-import encoders
 from tests.support.tiny_encoder import make_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -43,31 +41,3 @@ def test_every_part_tells_seconds_memory_and_ratios(tmp_path):
     for method in found["adapt"].values():
         assert len(method["stages"]) == 4
         assert 0 < method["average"] <= 1
-
-
-def test_the_peak_of_a_process_is_its_own(monkeypatch):
-    """Linux hands the peak of the process that starts another on to it."""
-    if not Path("/proc/self/status").is_file():
-        pytest.skip("this system has no /proc to read a process's own peak from")
-    inherited = SimpleNamespace(ru_maxrss=1 << 40)
-    monkeypatch.setattr(encoders.resource, "getrusage", lambda of: inherited)
-    assert 10 < encoders.peak_mib("cpu") < 1 << 20
-
-
-def test_a_run_that_is_stopped_leaves_no_results_that_look_whole(tmp_path, monkeypatch):
-    out = tmp_path / "found.json"
-
-    def stopped(asked, stream):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(encoders, "measure_predict", lambda asked, stream: {"texts": 1})
-    monkeypatch.setattr(encoders, "measure_train", stopped)
-    asked = encoders.options().parse_args(["--quick", "--parts", "predict", "train", "--out", str(out)])
-    with pytest.raises(KeyboardInterrupt):
-        encoders.report(asked)
-    assert not out.exists()
-    assert json.loads((tmp_path / "found.json.unfinished").read_text())["predict"] == {"texts": 1}
-    monkeypatch.setattr(encoders, "measure_train", lambda asked, stream: {"texts": 2})
-    encoders.report(asked)
-    assert json.loads(out.read_text())["train"] == {"texts": 2}
-    assert list(tmp_path.iterdir()) == [out]

@@ -1,6 +1,5 @@
 """Results name the command that was really given, without the places of one machine."""
 
-import ast
 import shlex
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from recorded_command import recorded_command
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
 SCRIPT = str(ROOT / "benchmarks/speed.py")
 
 
@@ -36,39 +34,3 @@ def test_a_path_of_one_machine_is_not_recorded(tmp_path, monkeypatch):
         "benchmarks/speed.py --data FOLDER --vectors=FILE --encoder minilm=FOLDER --lengths FILE --work FILE "
         "--out results/speed.json"
     )
-
-
-def test_a_path_from_within_the_repository_is_told_from_its_root(monkeypatch):
-    monkeypatch.chdir(ROOT / "benchmarks")
-    assert recorded_command("speed.py", ["--out", "../results/speed.json"]) == (
-        "benchmarks/speed.py --out results/speed.json"
-    )
-
-
-def test_results_that_are_added_to_name_each_command_once():
-    first = recorded_command(SCRIPT, ["--sizes", "10"])
-    both = recorded_command(SCRIPT, ["--sizes", "100"], earlier=first)
-    assert both == f"{first} && benchmarks/speed.py --sizes 100"
-    assert recorded_command(SCRIPT, ["--sizes", "10"], earlier=both) == both
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_no_benchmark_has_a_command_of_its_own(script):
-    """A command in results is what `recorded_command` gives, directly or by a name that has its value."""
-    tree = ast.parse(script.read_text(encoding="utf-8"))
-    named = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and _records(node.value)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == "command":
-                    assert _records(value) or (isinstance(value, ast.Name) and value.id in named), ast.unparse(value)
-
-
-def _records(value):
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "recorded_command"

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 
@@ -97,11 +96,6 @@ def test_mistakes_are_told_before_anything_is_made(memgrow, compare, tmp_path, w
     assert not (tmp_path / "out").exists()
 
 
-def test_a_corpus_that_is_not_there_is_told_with_the_command_that_fetches_it(memgrow, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMGROW_DATA", str(tmp_path))
-    assert "memgrow data get sentiment" in memgrow.refused("compare", "sentiment", "--out", tmp_path / "out")
-
-
 def test_words_are_as_long_as_the_vectors_that_are_given(memgrow, data, tmp_path):
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("soup 1 2 3 4 5 6 7\nstew 7 6 5 4 3 2 1\n")
@@ -110,13 +104,6 @@ def test_words_are_as_long_as_the_vectors_that_are_given(memgrow, data, tmp_path
     out = memgrow.done(*words, *sizes, "--methods", "finetune", "--seeds", 1)
     assert "embedding 7" in out
     assert "leave embedding" in memgrow.refused(*words, *sizes, "--set", "embedding=6")
-
-
-def test_without_scikit_learn_a_line_says_how_to_get_its_rows(memgrow, compare, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    out = memgrow.done(*compare, "--methods", "finetune", "--seeds", 1)
-    assert "pip install 'memgrow[sklearn]'" in out
-    assert set(json.loads((tmp_path / "out" / "compare.json").read_text())["methods"]) == {"finetune", "multi-task"}
 
 
 # Messages and replies
@@ -159,15 +146,3 @@ def test_replies_are_compared_by_bleu2_and_perplexity(memgrow, desks, tmp_path):
         assert set(figures["perplexities"]["0"]) == {"kitchen", "harbour"}
         assert 0 <= figures["average"]["mean"] <= 1
     assert (tmp_path / "out" / "compare.png").exists()
-
-
-def test_replies_whose_perplexity_overflows_are_told_as_they_are_and_the_figures_stay_json(memgrow, desks, tmp_path):
-    wild = [word for size in ("rate=50", "layers=2", "bidirectional=true") for word in ("--set", size)]
-    out = memgrow.done(*desks, *wild, "--methods", "finetune", "--seeds", 2)
-    assert fits(out, tmp_path)
-    assert "%" not in out
-    assert re.search(r"^ +finetune .* inf ", out, re.MULTILINE)
-    text = (tmp_path / "out" / "compare.json").read_text()
-    written = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert written["methods"]["finetune"]["perplexity"]["mean"] is None
-    assert set(written["methods"]["finetune"]["perplexities"]) == {"0", "1"}

@@ -5,9 +5,7 @@ import random
 import pytest
 import torch
 
-from memgrow.data import Example
-from memgrow.data.batches import Encoded, by_length, by_tokens, collate, encode, shuffled, tokenize_examples
-from memgrow.data.text import Vocabulary
+from memgrow.data.batches import Encoded, by_tokens, collate, shuffled
 
 CPU = torch.device("cpu")
 
@@ -30,19 +28,6 @@ def test_replies_and_messages_alike_are_of_similar_length_so_that_batches_have_f
     batches = shuffled(data, 16, seed=3, turn=0)
     assert sorted(index for batch in batches for index in batch) == list(range(4000))
     assert steps(data, batches) < 0.9 * steps(data, shuffled(pairs, 16, seed=3, turn=0))
-
-
-def test_texts_that_are_read_side_by_side_go_by_the_longer_one():
-    pairs = dialogues(100, answered=False)
-    longest = [pairs.length(index) for batch in by_length(pairs, 7) for index in batch]
-    assert longest == sorted(longest)
-
-
-@pytest.mark.parametrize("answered", [True, False])
-def test_what_is_read_behind_what_is_found_in_the_examples_and_stays_known(answered):
-    example = Example("a b", reply="c") if answered else Example("a b", "c", "yes")
-    data = encode(tokenize_examples([example] * 3, 10), Vocabulary(["a", "b", "c"]), ("no", "yes"))
-    assert data.answered == data.some([0, 2]).answered == data.as_known_to(3).answered == answered
 
 
 @pytest.mark.parametrize("answered", [True, False])

@@ -3,7 +3,6 @@
 import pytest
 
 from memgrow.data import Columns
-from memgrow.data.rows import MESSAGES, REPLIES
 from memgrow.errors import DataError, SettingsError
 
 
@@ -37,12 +36,6 @@ def found(names, columns=None, labelled=True):
 )
 def test_columns_are_found(names, given, expected):
     assert found(names.split(), Columns(**given)) == Columns(**expected)
-
-
-@pytest.mark.parametrize("message", MESSAGES)
-@pytest.mark.parametrize("reply", REPLIES)
-def test_usual_names_of_messages_and_replies_are_found_in_any_order(message, reply):
-    assert found([reply, "id", message]) == Columns(text=message, reply=reply)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +73,3 @@ def test_a_missing_column_is_refused_with_the_option_that_names_it(names, given,
 def test_a_reply_and_what_has_none_cannot_both_be_named(given):
     with pytest.raises(SettingsError, match="repl"):
         found(["text", "reply"], Columns(reply="reply", **given))
-
-
-def test_other_names_of_labels_are_given_in_pairs():
-    assert Columns(labels={5: "good"}).label_names == {"5": "good"}
-    with pytest.raises(SettingsError, match="other name"):
-        Columns(labels={"": "good"})

@@ -1,18 +1,15 @@
 """The sentiment corpus: clear ratings become labels, no review on two sides; and streams from names and folders."""
 
 import hashlib
-import io
 import json
-import tarfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from memgrow.data import load_stream
-from memgrow.data.corpora import CORPORA, INNER, RATINGS, data_folder, get, open_corpus, read_ratings, unpack_sentiment
+from memgrow.data.corpora import CORPORA, RATINGS, get, open_corpus, read_ratings
 from memgrow.errors import DataError, SettingsError
-from tests.support.archives import rating_lines, sentiment_package, use_as_index, zipped
+from tests.support.archives import rating_lines, sentiment_package, use_as_index
 
 SENTIMENT = CORPORA["sentiment"]
 
@@ -76,36 +73,6 @@ def test_a_copy_of_the_archive_is_checked(known, tmp_path):
         with pytest.raises(DataError, match=keyword):
             get(corpus, source)
     assert corpus.is_in(corpus.folder)
-
-
-def links(target: Path) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name in RATINGS.values():
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = tarfile.SYMTYPE, str(target)
-            archive.addfile(info)
-    return buffer.getvalue()
-
-
-def test_an_archive_that_is_not_the_one_meant_is_refused(tmp_path):
-    (tmp_path / "secret").write_bytes(rating_lines("secret"))
-    for content in (
-        b"no archive at all",
-        zipped({"vaderSentiment-0.5/setup.py": b""}),
-        zipped({f"top/{INNER}": b"no tar", "top/LICENSE.txt": b""}),
-        zipped({f"top/{INNER}": links(tmp_path / "secret"), "top/LICENSE.txt": b""}),
-    ):
-        (tmp_path / "package.zip").write_bytes(content)
-        with pytest.raises(DataError, match="cannot be unpacked"):
-            unpack_sentiment(tmp_path / "package.zip", tmp_path)
-
-
-def test_the_data_folder_is_the_one_that_is_named_or_else_a_cache(monkeypatch, shelf):
-    assert data_folder() == shelf
-    monkeypatch.delenv("MEMGROW_DATA")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert data_folder() == Path("/caches/memgrow/data")
 
 
 def test_folders_and_files_are_opened(reviews, write, write_rows, monkeypatch, tmp_path):

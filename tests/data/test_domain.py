@@ -1,14 +1,10 @@
 """Examples, domains and streams, and the fingerprints by which finished work is found again."""
 
 import hashlib
-import pickle
 from dataclasses import replace
 
-import pytest
-
 from memgrow.data import Domain, Example, Stream
-from memgrow.data.domain import domain_fingerprint, file_fingerprint
-from memgrow.errors import DataError
+from memgrow.data.domain import domain_fingerprint
 
 BOOKS = Domain("books", train=(Example("a", label="x"), Example("b", label="w")), test=(Example("c", label="x"),))
 TOYS = Domain("toys")
@@ -40,26 +36,7 @@ def test_a_reply_is_part_of_a_fingerprint_and_without_one_it_is_as_it_ever_was()
     assert len(prints) == 4
 
 
-def test_fingerprints_are_those_of_the_records_that_were_made_with_them(tmp_path):
+def test_fingerprints_are_those_of_the_records_that_were_made_with_them():
     domain = Domain("books", (Example("a", "b", "x"),), (Example("c", label="y"),), (Example("d", reply="e"),))
     assert domain.fingerprint() == "532694e76cde7c36273dcf8f65139e23874c3c370a2e2002664daa947123767a"
     assert domain_fingerprint(domain) == "ca539816aab3f7d511d67273"
-    assert domain_fingerprint(domain, "vectors") == "3f4c09a5ae49253badf75e18"
-    (tmp_path / "any").write_bytes(b"vectors\n")
-    assert file_fingerprint(tmp_path / "any") == "1757e2b35577ca600d578af1"
-    with pytest.raises(DataError, match="cannot read"):
-        file_fingerprint(tmp_path / "lost")
-
-
-def test_a_fingerprint_is_computed_once_and_changes_nothing_else():
-    domain = replace(BOOKS)
-    assert domain.fingerprint() is domain.fingerprint()
-    assert domain == BOOKS
-    assert hash(domain) == hash(BOOKS)
-    assert replace(domain, name="tomes").fingerprint() != domain.fingerprint()
-    assert pickle.loads(pickle.dumps(domain)) == domain
-
-
-def test_a_domain_is_shown_by_its_sizes_and_without_its_texts():
-    domain = Domain("books", train=[Example("a secret", label="good")] * 1000, test=(Example("another", label="bad"),))
-    assert repr(domain) == "Domain('books', train: 1,000, validation: 0, test: 1)"

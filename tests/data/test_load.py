@@ -60,12 +60,6 @@ def test_files_of_one_name_are_the_parts_of_one_domain(reviews):
     assert loaded.notices == ("validation (10%) was drawn from books_train.jsonl.gz by text",)
 
 
-def test_files_called_by_their_part_alone_are_named_after_their_folder(reviews):
-    loaded = load_stream([reviews("books/train.jsonl"), reviews("books/test.jsonl", 5), reviews("toys/train.jsonl")])
-    assert loaded.stream.names == ("books", "toys")
-    assert sizes(loaded.stream["books"]) == (90, 10, 5)
-
-
 def test_a_group_never_stands_in_two_parts(genres):
     columns = Columns(by="genre", group="prompt")
     loaded = load_stream(genres("all.jsonl", 90), columns=columns)
@@ -78,15 +72,6 @@ def test_a_group_never_stands_in_two_parts(genres):
     assert loaded.notices == ("validation (10%) and test (10%) were drawn from all.jsonl by group prompt",)
 
 
-def test_without_groups_the_same_first_text_never_stands_in_two_parts(write_rows):
-    rows = [{"premise": f"premise {i // 3}", "hypothesis": f"h{i}", "label": "enc"[i % 3]} for i in range(300)]
-    domain = load_stream(write_rows("nli.jsonl", rows)).stream[0]
-    assert sum(sizes(domain)) == 300
-    assert min(sizes(domain)) >= 27
-    parts = [texts(part) for part in (domain.train, domain.validation, domain.test)]
-    assert all(one.isdisjoint(other) for one, other in combinations(parts, 2))
-
-
 def test_further_files_fill_the_part_they_are_given_for(reviews):
     loaded = load_stream(
         [reviews("books.jsonl"), reviews("toys.jsonl")],
@@ -95,14 +80,6 @@ def test_further_files_fill_the_part_they_are_given_for(reviews):
     )
     assert sizes(loaded.stream["books"]) == (100, 7, 9)
     assert sizes(loaded.stream["toys"]) == (90, 10, 8)
-
-
-def test_further_files_are_dealt_out_by_the_domain_column(genres):
-    loaded = load_stream(
-        genres("all.jsonl", 50, ["travel", "slate"]), columns=Columns(by="genre"), test=genres("more.jsonl", 6)
-    )
-    assert [sizes(domain) for domain in loaded.stream] == [(45, 5, 6)] * 2
-    assert "6 rows of more.jsonl were left out, as the data has no domain letters" in loaded.notices
 
 
 def test_held_out_files_are_halved_by_group(genres):
@@ -130,13 +107,6 @@ def test_a_split_column_goes_before_drawing_and_before_the_file_name(write_rows)
     assert loaded.notices == ()
 
 
-def test_a_test_file_with_a_split_column_gives_its_test_rows_alone(write_rows, reviews):
-    rows = [{"text": f"{i}", "label": "xy"[i % 2], "split": "train" if i < 50 else "test"} for i in range(60)]
-    loaded = load_stream(reviews("books.jsonl"), test=write_rows("more.jsonl", rows))
-    assert texts(loaded.stream[0].test) == {str(i) for i in range(50, 60)}
-    assert any(notice.startswith("50 rows of more.jsonl were left out") for notice in loaded.notices)
-
-
 def test_a_limit_holds_for_every_part_and_keeps_examples_of_the_same_part(reviews):
     path = reviews("books.jsonl", 400)
     full, cut = load_stream(path).stream[0], load_stream(path, limit=15).stream[0]
@@ -155,20 +125,6 @@ def test_rows_left_out_are_counted_in_a_sentence(write_rows):
     rows = [{"text": str(i), "label": "xy"[i % 2]} for i in range(30)] + [{"text": "", "label": "x"}]
     loaded = load_stream(write_rows("books.jsonl", rows), skip_empty=True)
     assert "1 row with an empty text was left out of books.jsonl" in loaded.notices
-
-
-def test_a_part_that_cannot_be_drawn_is_said(write_rows):
-    rows = [{"text": "same", "label": label} for label in "xy"]
-    loaded = load_stream(write_rows("books.jsonl", rows))
-    assert sizes(loaded.stream[0]) == (2, 0, 0)
-    assert any("books has no validation and no test part" in notice for notice in loaded.notices)
-
-
-def test_texts_without_labels_make_a_stream_on_demand(write):
-    path = write("talk.tsv", "message\tresponse\n" + "".join(f"hello {i}\thi {i}\n" for i in range(20)))
-    stream = load_stream(path, columns=Columns("message", "response"), labelled=False).stream
-    assert sizes(stream["talk"]) == (16, 2, 2)
-    assert stream["talk"].labels == ()
 
 
 def test_files_of_one_name_are_refused(reviews):
@@ -230,10 +186,6 @@ def test_files_that_do_not_fit_together_are_refused(genres, write_rows, options,
     assert "no file" in refusal()
 
 
-def test_files_with_rows_of_the_same_part_of_one_domain_are_refused(reviews):
-    assert "both have train rows of the domain books" in refusal(reviews("books.jsonl"), reviews("books_train.jsonl"))
-
-
 def test_messages_and_replies_are_loaded_as_labels_are(write_rows):
     rows = [{"message": f"asks {i // 2}", "response": f"reply {i}"} for i in range(200)]
     domain = load_stream(write_rows("talk.jsonl", rows)).stream[0]
@@ -245,18 +197,6 @@ def test_messages_and_replies_are_loaded_as_labels_are(write_rows):
     assert {one.reply for part in (domain.train, domain.validation, domain.test) for one in part} == {
         row["response"] for row in rows
     }
-
-
-def test_unread_labels_beside_replies_are_told(write_rows):
-    path = write_rows("quiz.jsonl", [{"question": f"q{i}", "answer": "a", "label": "x"} for i in range(20)])
-    assert "labels (column label) are not read" in load_stream(path).warnings[0]
-    assert load_stream(path, columns=Columns(text="question", label="label")).warnings == ()
-
-
-def test_labels_get_other_names(write_rows):
-    path = write_rows("stars.jsonl", [{"text": str(i), "label": i % 5 + 1} for i in range(50)])
-    loaded = load_stream(path, columns=Columns(labels={4: "good", 5: "good"}))
-    assert loaded.stream[0].labels == ("1", "2", "3", "good")
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -18,11 +18,6 @@ def pandas():
 
 
 @pytest.fixture
-def polars():
-    return pytest.importorskip("polars", reason="polars is not installed")
-
-
-@pytest.fixture
 def datasets():
     return pytest.importorskip("datasets", reason="the package datasets is not installed")
 
@@ -50,23 +45,6 @@ def test_a_missing_value_of_pandas_is_told_or_left_out(pandas, missing):
     frame.loc[3, "label"] = missing
     with pytest.raises(DataError, match="mine, row 4 has no value for the field 'label'"):
         Domain.from_pandas("mine", frame)
-
-
-def test_columns_of_one_name_and_numbered_columns_of_pandas_are_told(pandas):
-    frame = pandas.DataFrame([["a", "b", "c"]], columns=["text", "label", "label"])
-    with pytest.raises(DataError, match="more than once"):
-        Domain.from_pandas("mine", frame)
-    with pytest.raises(DataError, match="its columns are 0, 1"):
-        Domain.from_pandas("mine", pandas.DataFrame([["a", "b"]]))
-    with pytest.raises(DataError, match="row 1 is of type str"):
-        Domain.from_pandas("mine", pandas.DataFrame(COLUMNS)["text"])
-
-
-def test_a_polars_frame(polars):
-    frame = polars.DataFrame(COLUMNS)
-    assert Domain.from_pandas("mine", frame) == EXPECTED
-    with pytest.raises(DataError, match="LazyFrame"):
-        Domain.from_rows("mine", frame.lazy())
 
 
 def test_a_dataset_and_its_splits(datasets):

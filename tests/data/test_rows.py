@@ -105,11 +105,6 @@ def test_columns_parts_and_domains_can_be_named():
     assert len(domain.train) == 9
 
 
-def test_missing_texts_can_be_left_out():
-    rows = [*ROWS, {"text": None, "label": "good"}, {"text": NAN, "label": "good"}]
-    assert "2 rows with an empty text" in load_rows(rows, "mine", skip_empty=True).notices[0]
-
-
 def test_unread_labels_beside_replies_are_warned_of():
     rows = [{"question": f"q{i}", "answer": "a", "label": "x"} for i in range(20)]
     with pytest.warns(UserWarning, match="labels"):

@@ -1,16 +1,11 @@
 """The synthetic streams follow their rules: balanced, contested in part, told apart by their words."""
 
-from collections import Counter, defaultdict
-from itertools import combinations
-
 import pytest
 
 from memgrow.data import synthetic_stream
 from memgrow.data.domain import domain_fingerprint
-from memgrow.data.synthetic import COMMON, LABELS, places
-from memgrow.data.text import tokenize
 from memgrow.errors import SettingsError
-from research.common.dialogues import DESKS, agreed, contested, own, synthetic_dialogue
+from research.common.dialogues import synthetic_dialogue
 
 
 @pytest.fixture(scope="module")
@@ -21,33 +16,6 @@ def pairs():
 @pytest.fixture(scope="module")
 def talks():
     return synthetic_dialogue(domains=3)
-
-
-def everything(domain):
-    return domain.train + domain.validation + domain.test
-
-
-def words(domain):
-    return {word for one in everything(domain) for text in (*one.texts, one.reply or "") for word in text.split()}
-
-
-def poles(scales):
-    return {word for scale in scales for pole in scale for word in pole}
-
-
-def readings(domain, vocabulary):
-    """The labels that a domain gives to each two words of a vocabulary."""
-    seen = defaultdict(set)
-    for example in everything(domain):
-        said = [set(text.split()) & vocabulary for text in example.texts]
-        if all(said):
-            ((premise,), (hypothesis,)) = said
-            seen[premise, hypothesis].add(example.label)
-    return seen
-
-
-def replies(desk, kind):
-    return {question: reply for questions, reply in kind(desk) for question in questions}
 
 
 @pytest.mark.parametrize("make", [synthetic_stream, synthetic_dialogue])
@@ -69,61 +37,6 @@ def test_the_streams_are_those_of_the_records_that_were_made_with_them(pairs, ta
         "0f5ac285215e2adcd810323d",
     ]
     assert [prints[0], prints[5], prints[6], prints[8]] == known
-
-
-def test_no_pair_comes_twice_and_labels_are_balanced_in_every_part(pairs):
-    every = [example.texts for domain in pairs for example in everything(domain)]
-    assert len(every) == len(set(every))
-    for domain in pairs:
-        for part in (domain.train, domain.validation, domain.test):
-            counts = Counter(example.label for example in part)
-            assert set(counts) == set(LABELS)
-            assert max(counts.values()) - min(counts.values()) <= 1
-
-
-def test_every_pair_tells_its_domain_apart_and_shares_other_words(pairs):
-    for place in places():
-        domain = pairs[place.name]
-        others = set().union(*(words(other) for other in pairs if other is not domain))
-        assert poles(place.own) | set(place.things) <= words(domain) - others
-        assert poles(place.jargon) | set(COMMON.split()) <= words(domain) & others
-        assert all(set(place.things) & set(text.split()) for e in everything(domain) for text in e.texts)
-
-
-def test_domains_agree_on_common_words_and_each_two_disagree_on_jargon(pairs):
-    common = defaultdict(set)
-    for domain in pairs:
-        for pair, labels in readings(domain, set(COMMON.split())).items():
-            common[pair] |= labels
-    assert common
-    assert all(len(labels) == 1 for labels in common.values())
-    read = [readings(domain, poles(places()[0].jargon)) for domain in pairs]
-    assert all(len(labels) == 1 for table in read for labels in table.values())
-    for one, other in combinations(read, 2):
-        turned = [pair for pair in one.keys() & other.keys() if one[pair] != other[pair]]
-        assert len(turned) >= 8
-        assert all(one[pair] | other[pair] == {"entailment", "contradiction"} for pair in turned)
-
-
-def test_messages_come_once_and_ask_the_people_of_their_desk(talks):
-    messages = [one.text for domain in talks for one in everything(domain)]
-    assert len(messages) == len(set(messages))
-    for desk in DESKS:
-        domain = talks[desk.name]
-        others = set().union(*(words(other) for other in talks if other is not domain))
-        assert set(desk.people) | set(desk.own_things) | set(desk.own_numbers) <= words(domain) - others
-        assert all(set(desk.people) & set(one.text.split()) for one in everything(domain))
-        assert all(" ".join(tokenize(text)) == text for one in everything(domain) for text in (one.text, one.reply))
-        assert {one.reply for one in domain.test} <= {one.reply for one in domain.train}
-
-
-def test_every_two_desks_answer_contested_questions_otherwise_and_agreed_ones_alike():
-    for one, other in combinations(DESKS, 2):
-        ours, theirs = replies(one, contested), replies(other, contested)
-        assert ours.keys() == theirs.keys()
-        assert all(ours[question] != theirs[question] for question in ours)
-        assert replies(one, agreed) == replies(other, agreed)
-        assert not set(replies(one, own).values()) & set(replies(other, own).values())
 
 
 @pytest.mark.parametrize(("make", "most"), [(synthetic_stream, 6), (synthetic_dialogue, 3)])

@@ -96,13 +96,6 @@ def test_tabs_trailing_spaces_windows_lines_and_blank_lines_are_tolerated(tmp_pa
     assert [vectors.rows[word].tolist() for word in ("the", "dog", "\u00a0")] == [[1.5, 2], [3, 4.5], [5, 6]]
 
 
-def test_numbers_of_words_nobody_asked_for_are_not_parsed(tmp_path: Path) -> None:
-    path = write_plain(tmp_path / "v.txt", b"the 1 2\nodd x y\n")
-    assert read_vectors(path, ["the"]).rows.keys() == {"the"}
-    with pytest.raises(DataError, match=r"v\.txt, line 2 holds something that is not a number"):
-        read_vectors(path, ["odd"])
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -131,19 +124,3 @@ def test_a_broken_file_is_refused_with_a_sentence(tmp_path: Path, name: str, con
     with pytest.raises(DataError, match=message) as caught:
         read_vectors(path, ["dog"])
     assert str(path) in str(caught.value)
-
-
-def test_damage_inside_an_archive_is_noticed(tmp_path: Path) -> None:
-    path = write_gzip(tmp_path / "v.txt", glove(TABLE))
-    content = bytearray(path.read_bytes())
-    content[30] ^= 0xFF
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="cannot be read"):
-        read_vectors(path, ["dog"])
-
-
-def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist"):
-        read_vectors(tmp_path / "absent.txt", [])
-    with pytest.raises(DataError, match="not a file"):
-        read_vectors(str(tmp_path), [])

@@ -1,13 +1,11 @@
 """Calibration error and temperature: by definition, and as part of a model."""
 
-from dataclasses import asdict
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memgrow import Learner, undo
+from memgrow import Learner
 from memgrow.evaluation.calibration import (
     Calibration,
     calibrate,
@@ -104,37 +102,3 @@ def test_a_model_is_calibrated_on_the_newest_validation_examples(saved, domains)
     assert learner.reliability(domains[1], "validation") == second.after
     rows = [list(one.probabilities.values()) for one in learner.predict(domains[1].validation)]
     torch.testing.assert_close(torch.tensor(rows), (logits / calibration.temperature).softmax(-1))
-
-
-def test_undo_restores_the_earlier_calibration(saved, domains, tmp_path):
-    learner = Learner.load(saved, device="cpu", version=1)
-    before = learner.calibration
-    learner.save(tmp_path / "model")
-    learner.adapt(domains[1], folder=tmp_path / "model")
-    assert Learner.load(tmp_path / "model", device="cpu").calibration != before
-    undo(tmp_path / "model")
-    assert Learner.load(tmp_path / "model", device="cpu").calibration == before
-
-
-def test_jointly_learned_domains_are_calibrated_jointly(domains, tiny, short):
-    learner = Learner.create("multi-task", model=tiny, training=short, device="cpu")
-    learner.learn(domains)
-    for domain in domains:
-        alone = asdict(learner.reliability(domain, "validation"))
-        assert asdict(learner.calibration.domains[domain.name].after) == pytest.approx(alone, abs=1e-4)
-
-
-GOOD = {"temperature": 1.5, "domains": {}}
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({"temperature": value} for value in (0.0, -1.0, float("nan"), float("inf"), "warm", None)),
-        *({"domains": value} for value in (None, {"a": None}, {"a": {}}, {"a": {"stage": 1}}, [1])),
-    ],
-)
-def test_a_damaged_file_is_refused(wrong):
-    assert Calibration.from_json(GOOD).temperature == 1.5
-    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
-        Calibration.from_json(GOOD | wrong)

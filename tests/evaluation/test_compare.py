@@ -116,7 +116,7 @@ def test_replies_have_bleu_and_perplexities(short, tmp_path):
     found = compare(
         stream, ["finetune+vocab"], folder=tmp_path, seeds=[0], settings=Settings(model, short), device="cpu"
     )
-    assert found.kind.is_dialogue
+    assert found.kind == "bleu2"
     result = found.results["finetune+vocab"][0]
     assert [row.learned for row in result.matrix.rows] == [(name,) for name in stream.names]
     assert set(result.perplexities) == set(stream.names)
@@ -163,15 +163,14 @@ from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 if __name__ == "__main__":
     model = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=16)
-    settings = Settings(model, TrainingSettings(rate=0.01, batch=4, epochs=12, patience=12))
-    stream = synthetic_stream(domains=2, train=96, validation=12, test=12, seed=3)
+    settings = Settings(model, TrainingSettings(rate=0.01, batch=4, epochs=6, patience=6))
+    stream = synthetic_stream(domains=2, train=48, validation=12, test=12, seed=3)
     compare(stream, [], folder=Path(sys.argv[1]), seeds=[0], settings=settings, device="cpu", workers=2)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_comparison_leaves_no_process_and_goes_on(tmp_path, how):
+def test_a_killed_comparison_leaves_no_process_and_goes_on(tmp_path):
     script, folder = tmp_path / "bin" / "script.py", tmp_path / "runs"
     script.parent.mkdir()
     script.write_text(KILLED)
@@ -181,7 +180,7 @@ def test_a_killed_comparison_leaves_no_process_and_goes_on(tmp_path, how):
     deadline = time.monotonic() + 120
     while not list(folder.glob("*.json")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)  # until a first run has ended
-    os.kill(process.pid, how)
+    os.kill(process.pid, signal.SIGKILL)
     process.wait(60)
     assert process.returncode not in (0, None)
     while _group(process.pid) and time.monotonic() < deadline:
@@ -190,8 +189,8 @@ def test_a_killed_comparison_leaves_no_process_and_goes_on(tmp_path, how):
     subprocess.run(command, cwd=tmp_path, check=True)
     found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     assert {one["method"] for one in found if one["method"] in ("finetune", "multi-task")} == {"finetune", "multi-task"}
-    stream = synthetic_stream(domains=2, train=96, validation=12, test=12, seed=3)
-    training = TrainingSettings(rate=0.01, batch=4, epochs=12, patience=12)
+    stream = synthetic_stream(domains=2, train=48, validation=12, test=12, seed=3)
+    training = TrainingSettings(rate=0.01, batch=4, epochs=6, patience=6)
     model = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=16)
     unbroken = Learner.create("finetune", model=model, training=training, seed=0, device="cpu").learn(stream)
     (broken,) = (one["result"] for one in found if one["method"] == "finetune")

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memgrow.errors import DataError
 from memgrow.evaluation.metrics import (
     Confusion,
     compare_counts,
@@ -103,10 +102,3 @@ def test_without_scipy_there_is_no_interval(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     found = paired_over_seeds([0.1, 0.2], [0.1, 0.3])
     assert (found.low, found.p_t, found.n) == (None, None, 2)
-
-
-def test_inputs_without_a_metric_are_refused():
-    with pytest.raises(DataError):
-        Confusion.of(("a", "b"), [], [])
-    with pytest.raises(DataError):
-        side_by_side([True], [True, False])

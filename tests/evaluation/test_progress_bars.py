@@ -36,12 +36,3 @@ def test_a_log_has_lines_now_and_then_and_no_bars(monkeypatch, every, lines):
     assert len(out.getvalue().splitlines()) == lines
     assert "\x1b" not in out.getvalue()
     assert ("[books]: epoch 2/3" in out.getvalue()) == (lines > 1)
-
-
-def test_replies_are_shown_by_perplexity(monkeypatch):
-    monkeypatch.setattr(progress_bars, "LOG_EVERY_S", 0.0)
-    out = StringIO()
-    with TrainingBar(Console(file=out, width=100)) as bar:
-        bar.replies = True
-        bar.step(Step("chat", 1, 3, 5, 10, loss=2.0, accuracy=0.1, validation=0.1))
-    assert "best perplexity 10.00" in out.getvalue()

@@ -11,7 +11,6 @@ from memgrow.evaluation.replies import bleu2, distinct
 
 TEXT = st.lists(st.sampled_from("abcd"), max_size=7)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8)
-ROWS = {"cat": (1, 0), "dog": (0, 1), "both": (3, 3), "north": (0, 2), "south": (0, -2), "zero": (0, 0)}
 
 
 @given(PAIRS)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from memgrow.data import Example
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
-from memgrow.evaluation.metrics import Confusion, compare_counts
+from memgrow.evaluation.metrics import Confusion
 from memgrow.evaluation.model_tables import about_table, reading_table, stages_table
 from memgrow.evaluation.tables import (
     MEASURES,
@@ -21,7 +21,6 @@ from memgrow.evaluation.tables import (
     percent,
     perplexity_text,
     shortened,
-    side_by_side_table,
     stage_line,
     summary_line,
 )
@@ -137,11 +136,6 @@ def test_labels_and_mistakes():
     table = confusion_table("books", many)
     assert "mistakes" in table.title
     assert len(table.rows) == 10
-
-
-def test_two_models_side_by_side():
-    found = compare_counts(100, 40, 5)
-    assert "95% interval" in shown(side_by_side_table("one", "two", {"books": found, "all": found}), 100)
 
 
 def test_facts_about_a_model_and_what_a_text_reads(stream, tiny, short):

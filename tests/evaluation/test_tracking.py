@@ -4,7 +4,7 @@ import pytest
 
 from memgrow import Learner
 from memgrow.errors import SettingsError
-from memgrow.evaluation.tracking import Tracking, find_tracker
+from memgrow.evaluation.progress_bars import Tracking, find_tracker
 from memgrow.training.progress import NoProgress, Step
 
 

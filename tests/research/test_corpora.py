@@ -1,7 +1,6 @@
 """The paper's corpora in the layouts that they are published in, and prepared."""
 
 import hashlib
-import json
 
 import pytest
 
@@ -9,7 +8,7 @@ from memgrow.errors import DataError
 from research import data
 from research.common.corpora import FIVE, fair_slice, holds, open_cornell, open_multinli, open_ubuntu, sizes_of
 from tests.support.archives import multinli_archive
-from tests.support.multinli_layout import as_row, write_multinli, write_rows
+from tests.support.multinli_layout import write_multinli
 
 
 def test_genres_are_domains_and_nothing_held_out_is_trained_on(tmp_path):
@@ -29,20 +28,6 @@ def test_a_smaller_limit_is_within_a_larger_one(tmp_path):
     assert fair_slice(every[::-1], 9) == many[::-1]
 
 
-def test_guessed_genres_join_where_they_are_sure(tmp_path):
-    folder = write_multinli(tmp_path / "corpus", 6)
-    own = open_multinli(folder).stream["slate"].train
-    rows = [as_row("slate", own[0], genre_conf=1.0)]
-    rows += [
-        {**as_row("slate", own[0]), "sentence1": f"premise {number}", "genre_conf": sure}
-        for number, sure in enumerate((0.95, 0.5))
-    ]
-    extra = write_rows(tmp_path / "extra.jsonl.gz", rows)
-    more = open_multinli(folder, extra=extra).stream["slate"].train
-    assert more[: len(own)] == own
-    assert [one.text for one in more[len(own) :]] == ["premise 0"]
-
-
 def cornell(folder, films=12, lines=4):
     folder.mkdir(parents=True, exist_ok=True)
     said, talks = [], []
@@ -59,21 +44,6 @@ def test_films_stay_whole(tmp_path):
     (domain,) = open_cornell(cornell(tmp_path), 5, 5).stream
     assert sizes_of([domain]) == {"cornell": {"train": 27, "validation": 3, "test": 6}}
     assert (domain.train[0].text, domain.train[0].reply) == ("L0 is said", "L1 is said")
-
-
-def test_prepared_dialogue_is_read_as_it_stands(tmp_path):
-    rows = [f"message {number}\tanswer {number}" for number in range(30)]
-    (tmp_path / "cornell.tsv").write_text("\n".join(["message\tresponse", *rows, "message 29\tanswer 29", "\tempty"]))
-    (domain,) = open_cornell(tmp_path, 4, 4).stream
-    assert sizes_of([domain])["cornell"] == {"train": 23, "validation": 4, "test": 4}
-    for name, numbers in (("train", range(20)), ("dev", range(20, 25)), ("test", range(25, 30))):
-        lines = [f"how {number} ?\tso {number}" for number in numbers]
-        (tmp_path / f"ubuntu_{name}.tsv").write_text("\n".join(["message\tresponse", *lines, lines[0].upper()]))
-    (domain,) = open_ubuntu(tmp_path, (8, 3, 3)).stream
-    assert sizes_of([domain])["ubuntu"] == {"train": 8, "validation": 3, "test": 3}
-    (together,) = open_ubuntu(tmp_path, (4, 12, 12)).stream
-    messages = [{one.text for one in getattr(together, part)} for part in ("train", "validation", "test")]
-    assert not messages[0] & messages[1] | messages[1] & messages[2] | messages[0] & messages[2]
 
 
 def test_the_last_turn_of_a_help_channel_is_the_message(tmp_path):
@@ -114,8 +84,3 @@ def test_a_corpus_is_fetched_from_a_copy_of_its_archive_and_checked(tmp_path, mo
     assert "cornell: lines of films" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="cannot fetch"):
         data.main(["get", "ubuntu", "--from", str(tmp_path / "nowhere.tar.gz")])
-
-
-def test_rows_of_the_corpus_are_its_own(tmp_path):
-    path = write_multinli(tmp_path, 3) / "multinli_1.0_train.jsonl"
-    assert {"genre", "gold_label", "promptID"} < json.loads(path.read_text().splitlines()[0]).keys()

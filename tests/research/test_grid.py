@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from memgrow import synthetic_stream
-from memgrow.errors import SettingsError
 from research.common.grid import Grid, whole_runs
 from research.common.methods import Method
 from research.common.runs import Run
-from research.common.settings import MethodSettings, ModelSettings, TrainingSettings, for_memgrow
+from research.common.settings import MethodSettings, ModelSettings, TrainingSettings
 from research.common.store import Store
 
 MODEL = ModelSettings(embedding=8, hidden=6, slots=4, perceptron=6)
@@ -62,46 +61,12 @@ def test_a_strength_of_ewc_changes_the_second_domain_alone(grid, stream):
     assert weak[1].key != strong[1].key
 
 
-def test_records_of_the_learned_domains_alone(stream, tmp_path):
-    grid = Grid.of(stream, Store(tmp_path), only_learned=True, device="cpu")
-    (records,) = grid.run([run("F", stream)]).records.values()
-    assert [set(record.test) for record in records] == [set(stream.names[:1]), set(stream.names)]
-
-
-def test_models_can_be_kept(stream, tmp_path):
-    grid = Grid.of(stream, Store(tmp_path), keep_models=True, device="cpu")
-    one = run("F", stream)
-    grid.run([one])
-    assert (grid.model(one)).is_dir()
-
-
-@pytest.mark.slow
-def test_seeds_in_processes_give_what_one_process_gives(stream, tmp_path):
-    runs = [run("F", stream, seed) for seed in (0, 1)]
-    made = [
-        Grid.of(stream, Store(tmp_path / str(workers)), workers=workers, device="cpu").run(runs) for workers in (1, 2)
-    ]
-    answers = [[[one.test for one in outcome.records[run]] for run in runs] for outcome in made]
-    assert answers[0] == answers[1]
-
-
 @pytest.mark.parametrize("method", ["F+M+V+Q", "F+V+L", "sparse"])
 def test_a_removed_method_is_refused_with_a_sentence(grid, stream, method):
     outcome = grid.run([run(method, stream), run("F", stream)])
     assert [failure.run.method for failure in outcome.failures] == [method]
     assert f"no longer has {method}" in outcome.failures[0].reason
     assert whole_runs(outcome, 2).startswith("1 of 2 runs are whole; 1: ")
-
-
-def test_a_removed_setting_is_refused_where_it_matters():
-    assert for_memgrow(MethodSettings(slots=3)).slots == 3
-    with pytest.raises(SettingsError, match="sparse_slots"):
-        for_memgrow(MethodSettings(sparse_slots=3))
-
-
-def test_no_run_is_begun_when_the_time_is_over(stream, tmp_path):
-    outcome = Grid.of(stream, Store(tmp_path), until=0.0).run([run("F", stream)])
-    assert "no time" in outcome.failures[0].reason
 
 
 def test_a_record_serves_only_the_examples_it_was_evaluated_on(grid, stream):

@@ -6,13 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, ttest_rel, wilcoxon
 
-from memgrow.errors import DataError
 from research.common.statistics import (
     holm,
     mcnemar,
     paired_over_examples,
     paired_over_seeds,
-    paper_test,
     sign_flip,
     signed_rank,
 )
@@ -57,13 +55,6 @@ def test_mcnemar_is_the_binomial_test_of_a_fair_coin(first, second):
     assert mcnemar(*answers(first, second)) == pytest.approx(expected)
 
 
-def test_with_one_seed_only_examples_vary():
-    a, b = answers(20, 10, both=70)
-    found, error = paired_over_examples(a, b), (a.astype(float) - b).std(ddof=1) / 10
-    assert found.difference == pytest.approx(0.1)
-    assert (found.high - found.low) / 2 == pytest.approx(1.984 * error, rel=1e-3)
-
-
 @given(st.integers(1, 4), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_turning_the_methods_round_turns_all_figures_round(seeds, examples, seed):
     a, b = np.random.default_rng(seed).random((2, seeds, examples)) < 0.6
@@ -79,38 +70,11 @@ def test_the_interval_holds_the_truth_as_often_as_it_says_whatever_varies_most(s
     assert np.mean([one.p < 0.05 for one in found]) < 0.08
 
 
-def test_a_real_difference_is_found_over_seeds_and_examples():
-    found = paired_over_examples(*methods(10, 1000, 0.1, 0.5, np.random.default_rng(7)))
-    assert found.p < 0.01
-    assert found.low > 0
-
-
-def test_what_is_not_correctness_is_refused():
-    right = np.ones((2, 5), dtype=bool)
-    for other in (right[:1], right * 2, np.ones((1, 1, 2)), []):
-        with pytest.raises(DataError):
-            paired_over_examples(right, other)
-    with pytest.raises(DataError):
-        paired_over_seeds([0.5, 0.6], [0.5])
-
-
 @given(st.lists(st.integers(-6, 6).filter(bool), min_size=1, max_size=9, unique_by=abs))
 def test_the_papers_test_is_wilcoxons(differences):
     worse, better = signed_rank(np.array(differences))
     assert worse == pytest.approx(wilcoxon(differences, alternative="less", method="exact").pvalue)
     assert better == pytest.approx(wilcoxon(differences, alternative="greater", method="exact").pvalue)
-
-
-def test_ties_share_their_rank_and_zeros_are_left_out():
-    assert signed_rank(np.array([0, 0])) == (1.0, 1.0)
-    assert signed_rank(np.array([1, 1, -1, 0])) == (pytest.approx(7 / 8), pytest.approx(1 / 2))
-
-
-def test_a_clear_difference_gets_the_papers_arrow():
-    ours, other = np.arange(1000) < 800, np.arange(1000) < 600
-    assert paper_test(ours, other).arrow == "DOWN"
-    assert paper_test(other, ours).arrow == "UP"
-    assert paper_test(ours, ours).arrow is None
 
 
 def test_the_papers_test_finds_differences_between_equal_methods_far_too_often():

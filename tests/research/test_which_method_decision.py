@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from research.which_method.candidates import FAMILIES, Candidate, Family
+from research.which_method.candidates import Candidate, Family
 from research.which_method.decision import Trials, check, choose, second_check, third_check
 
 SEEDS = range(10)
@@ -35,22 +35,10 @@ def test_of_two_that_are_level_the_one_that_is_listed_first_wins():
     assert (found.winner, set(found.level)) == ("cheap", {"cheap", "dear"})
 
 
-def test_the_dearer_wins_where_it_is_clearly_better():
-    found = chosen(scores(1, cheap=1.0, dear=3.0), scores(2, cheap=1.0, dear=3.0))
-    assert (found.best, found.level, found.winner) == ("dear", ("dear",), "dear")
-
-
 def test_who_is_clearly_below_on_one_stream_cannot_win_however_well_it_does_on_others():
     found = chosen(scores(1, dear=50.0), scores(2, dear=-2.0), scores(3, cheap=1.0))
     assert found.out == {"dear": "stream 1"}
     assert "dear" not in found.against
-
-
-def test_who_is_out_need_not_be_run_on_later_streams():
-    later = scores(2, cheap=1.0)
-    without = {name: runs for name, runs in later.items() if name != "dear"}
-    first = scores(1, dear=-5.0, cheap=1.0)
-    assert chosen(first, without) == chosen(first, later)
 
 
 @pytest.mark.parametrize("missing", ["plain", "cheap"])
@@ -60,18 +48,6 @@ def test_a_stream_that_lacks_a_seed_counts_for_nobody(missing):
     found = chosen(whole, part)
     assert (found.streams, found.out) == (("stream 0",), {})
     assert found == chosen(whole)
-
-
-def test_nobody_has_won_before_a_stream_is_whole():
-    assert chosen().winner is None
-    assert chosen({"plain": {0: 1.0}}).winner is None
-
-
-def test_what_all_seeds_gain_alike_has_no_interval_and_no_test():
-    same = {name: dict.fromkeys(SEEDS, 1.0 + (name == "dear") - (name == "cheap")) for name in scores()}
-    found = chosen(same)
-    assert found.out == {"cheap": "stream 0"}
-    assert found.winner == "plain"
 
 
 def checked(*streams, gain=1.0, enough=2):
@@ -90,12 +66,6 @@ def test_too_few_streams_change_no_default():
     few = checked(scores(5, cheap=1.0))
     assert (few.enough, few.default) == (False, "old")
     assert checked(scores(5, cheap=1.0), scores(6, cheap=1.0), enough=1).default == "old"
-
-
-def test_a_baseline_that_wins_needs_no_check():
-    choice = chosen(scores(1, cheap=-1, dear=-1, old=-1), scores(2))
-    assert choice.winner == "plain"
-    assert check(FAMILY, choice, {}, SEEDS).default == "plain"
 
 
 def asked_for_less(gain=0.0, forgets=-1.0, elsewhere=0.0, later=-1.0, fresh=True):
@@ -127,18 +97,6 @@ def test_else_the_default_stays_as_it_was(what, asked):
     assert (found.asked, found.default) == (asked, "plain")
 
 
-def test_a_family_without_a_second_rule_has_no_second_check():
-    nothing = Trials(SEEDS, {}, {})
-    assert second_check(FAMILY, "plain", nothing, nothing) is None
-
-
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_baseline_and_default_are_among_the_candidates(family):
-    names = [one.name for one in family.candidates]
-    assert {family.baseline, family.default} <= set(names)
-    assert len(set(names)) == len(names)
-
-
 LATE = replace(
     FAMILY, late=(Candidate("mended", "F"), Candidate("other", "F")), late_of="dear", third_streams=("0", "1")
 )
@@ -163,43 +121,3 @@ def test_by_the_third_rule_who_is_below_nobody_and_forgets_no_more_becomes_the_d
     assert found.default == default
     assert found.asked["mended"].holds == (default == "mended")
     assert set(found.asked) == {"mended"} | ({"other"} if default == "old" else set())
-
-
-@pytest.mark.parametrize("rival", ["plain", "old"])
-def test_who_is_below_the_baseline_or_the_default_falls_by_the_third_rule(rival):
-    assert third((0.0, 0.0), -1.0, **{rival: 2.0}).default == "old"
-
-
-def test_what_is_forgotten_is_held_against_the_default_and_not_the_baseline():
-    assert third((0.0, 0.0), 0.0, loses={"plain": -2.0}).default == "mended"
-    assert third((0.0, 0.0), 0.0, loses={"old": -2.0}).default == "old"
-
-
-def test_one_of_two_streams_is_not_enough_for_the_third_rule():
-    found = third((2.0,), -1.0)
-    assert (found.default, found.asked["mended"].holds, set(found.asked)) == ("old", False, {"mended"})
-
-
-def test_the_next_is_asked_where_the_first_fails():
-    assert third((-1.0, 0.0), loses={"other": 1.0}, other=1.0).asked.keys() == {"mended", "other"}
-    found = third((-1.0, -1.0), -1.0, loses={"other": 0.0}, other=0.0)
-    assert (found.default, found.asked["other"].holds) == ("other", True)
-
-
-def test_without_a_reason_nobody_is_asked():
-    for mends in (-1.0, 0.0):
-        found = third((5.0, 5.0), -5.0, mends=mends)
-        assert (found.default, found.asked) == ("old", {})
-
-
-def test_while_a_stream_lacks_seeds_the_default_stays_and_the_next_is_not_asked():
-    choosing = Trials(SEEDS, {"a": scores(1, dear=1.0)}, {})
-    known = {name: scores(3, mended=2.0) for name in LATE.third_streams}
-    del known["1"]["mended"][7]
-    found = third_check(LATE, "old", choosing, Trials(SEEDS, known, known))
-    assert (found.default, set(found.asked)) == ("old", {"mended"})
-    assert set(found.asked["mended"].gains) == {"0"}
-
-
-def test_a_family_without_a_third_rule_has_no_third_check():
-    assert third_check(FAMILY, "old", Trials(SEEDS, {"a": scores(1)}, {}), Trials(SEEDS, {"b": scores(2)}, {})) is None

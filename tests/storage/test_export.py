@@ -13,10 +13,8 @@ import yaml
 from memgrow import Learner, MethodSettings, PretrainedSettings
 from memgrow.data import Example, synthetic_stream
 from memgrow.errors import ModelError
-from memgrow.models.hub import read_licences
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.training.settings import FINE_TUNING
-from research.common.dialogues import synthetic_dialogue
 from tests.storage.conftest import SHORT, SMALL, answers, load
 from tests.support.canaries import leaks, planted, rare_words
 from tests.support.tiny_encoder import make_encoder
@@ -116,22 +114,3 @@ def test_a_card_tells_the_history_without_texts(tmp_path) -> None:
     rows = [line.replace("\\|", "") for line in card.splitlines() if line.startswith("|")]
     assert [row.count("|") for row in rows] == [4] * 4
     assert not list(leaks(tmp_path / "soups", rare_words(2)))
-
-
-def test_a_card_of_replies_has_perplexities(tmp_path) -> None:
-    learner = Learner.create("F", model=SMALL, training=SHORT, device="cpu")
-    learner.learn(synthetic_dialogue(domains=1, train=16, validation=4, test=4))
-    export_huggingface(learner, tmp_path / "replies")
-    card = (tmp_path / "replies/README.md").read_text(encoding="utf-8")
-    assert "perplexity" in card
-    assert "accuracy" not in card
-
-
-def test_a_licence_that_links_elsewhere_is_not_taken(tmp_path) -> None:
-    (tmp_path / "id_rsa").write_text("secret")
-    folder = tmp_path / "encoder"
-    folder.mkdir()
-    (folder / "LICENSE").write_text("MIT License")
-    (folder / "LICENSE-extra").symlink_to(tmp_path / "id_rsa")
-    assert read_licences(folder) == {"LICENSE": "MIT License"}
-    assert read_licences(in_hub_cache(folder, tmp_path / "cache")).keys() >= {"LICENSE"}

@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,19 +77,6 @@ def test_undo_goes_back_step_by_step_and_to_a_stage(stages, model) -> None:
         undo(model)
     with pytest.raises(ModelError, match="no model at"):
         undo(model.parent / "other")
-
-
-def test_a_name_of_a_version_is_never_used_twice(domains, model) -> None:
-    """After an undo and another adaptation, stage 3 is another model, and so is its folder and digest."""
-    before = list_versions(model)[0]
-    undo(model)
-    learner = load(model)
-    learner.training = replace(learner.training, rate=0.02)
-    learner.adapt(domains[2], folder=model)
-    after = list_versions(model)[0]
-    assert (before.number, after.number) == (3, 3)
-    assert before.digest != after.digest
-    assert [one.name for one in ModelFolder.read(model).versions] == ["0004", "0002", "0001"]
 
 
 def test_undo_needs_a_whole_earlier_version_but_not_a_whole_model(stages, model) -> None:

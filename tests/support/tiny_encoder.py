@@ -171,10 +171,3 @@ def edit_config(folder: str | Path, **changes: Any) -> None:
     config = {**json.loads(path.read_bytes()), **changes}
     kept = {name: value for name, value in config.items() if name not in changes or value is not None}
     path.write_text(json.dumps(kept), encoding="utf-8")
-
-
-def vocabulary_alone(folder: Path) -> None:
-    """Put a list of its word pieces in the place of a folder's tokenizer.json."""
-    numbers = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
-    (folder / "vocab.txt").write_text("\n".join(sorted(numbers, key=numbers.__getitem__)) + "\n")
-    (folder / "tokenizer.json").unlink()

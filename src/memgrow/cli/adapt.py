@@ -1,8 +1,7 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from memgrow.cli.settings import SettingChanges
     from memgrow.data import Domain, Stream
     from memgrow.evaluation.history import Stage
-    from memgrow.evaluation.progress_bars import TrainingBar
-    from memgrow.evaluation.tracking import Tracking
+    from memgrow.evaluation.progress_bars import Tracking, TrainingBar
     from memgrow.learner import Learner
     from memgrow.models.hub import EncoderFiles
 
@@ -54,11 +52,11 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
-    from memgrow.evaluation.progress_bars import TrainingBar
+    from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
-    from memgrow.evaluation.tracking import check_tracker
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
+    from memgrow.training.settings import sizes_line
 
     if tensorboard is not None:
         check_tracker("tensorboard")
@@ -77,12 +75,15 @@ def adapt(
         if learner.model is None and any(domain.has_replies for domain in stream):
             learner = open_or_create(model, settings, method, replies=True)
         if learner.model is None:
-            notice(_sizes_note(learner, settings))
+            notice(f"{sizes_line(learner.settings, learner.training)} (--set changes it)")
         for sentence in (*loaded.notices, *watched.notices):
             notice(sentence)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.vectors = None
-        with TrainingBar(progress_console()) as bar, _tracking(tensorboard, model, bar) as tracked:
+        tracker = find_tracker("tensorboard", tensorboard, model.resolve().name) if tensorboard else None
+        if tensorboard is not None:
+            notice(f"To watch it: tensorboard --logdir {shlex.quote(str(tensorboard))}")
+        with TrainingBar(progress_console()) as bar, Tracking(tracker, bar) as tracked:
             stages = _learn(
                 learner,
                 stream,
@@ -107,7 +108,7 @@ def adapt(
 
 
 def _learn(
-    learner: "Learner", stream: "Stream", bar: "TrainingBar", tracked: "Tracking | None", **arguments: Any
+    learner: "Learner", stream: "Stream", bar: "TrainingBar", tracked: "Tracking", **arguments: Any
 ) -> "list[Stage]":
     """Learn each domain that the model has not learned yet; `arguments` are those of `Learner.learn`."""
     from memgrow.evaluation.tables import stage_line
@@ -126,10 +127,9 @@ def _learn(
         bar.clear()
         bar.say(stage_line(stage, learner.task))
         stages.append(stage)
-        if tracked is not None:
-            tracked.stage(learner.history)
+        tracked.stage(learner.history)
 
-    learner.learn(stream, on_stage=show, progress=tracked or bar, **arguments)
+    learner.learn(stream, on_stage=show, progress=tracked, **arguments)
     return stages
 
 
@@ -219,27 +219,6 @@ def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFile
     if found.sha256 != ours.sha256:
         raise SettingsError(f"{folder} has the encoder {ours.name} with other weights: leave --encoder out")
     return replace(ours, weights=found.weights)
-
-
-def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
-    """A line about the default sizes of a new model."""
-    from memgrow.models import REPLY
-    from memgrow.training.settings import sizes_line
-
-    usual = settings.changes().defaults(settings.device, learner.task == REPLY)
-    return f"{sizes_line(usual, learner.settings, learner.training)} (--set changes them)" if usual.suits else ""
-
-
-@contextmanager
-def _tracking(folder: Path | None, model: Path, bar: "TrainingBar") -> "Iterator[Tracking | None]":
-    from memgrow.evaluation.tracking import Tracking, find_tracker
-
-    if folder is None:
-        yield None
-        return
-    bar.note(f"To watch it: tensorboard --logdir {shlex.quote(str(folder))}")
-    with Tracking(find_tracker("tensorboard", folder, model.resolve().name), bar) as tracked:
-        yield tracked
 
 
 def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:

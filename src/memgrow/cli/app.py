@@ -95,14 +95,12 @@ def write_line(line: str) -> None:
 
 
 def standard_output() -> BinaryIO:
-    """Standard output as bytes."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed")
     return sys.stdout.buffer
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes."""
     if sys.stdin is None:
         raise SettingsError("standard input is closed: give texts by a pipe or a file")
     return sys.stdin.buffer
@@ -132,7 +130,6 @@ def save_picture(path: Path, draw: "Callable[[], Figure]") -> None:
 
 
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
-    """The number of texts that are longer than the model reads."""
     from memgrow.data.inputs import in_chunks
 
     limit = learner.config.max_tokens
@@ -142,7 +139,6 @@ def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
 
 
 def note_cut_texts(cut: int, learner: "Learner") -> None:
-    """Say how many texts are longer than the model reads."""
     if cut:
         long = f"{counted(cut, 'text')} longer than {learner.config.max_tokens} {learner.settings.token_name}"
         note_to_stderr(f"{long}: only the beginning is read")
@@ -276,17 +272,13 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
         return f"{what}{error.strerror or error}; check that it can be read and written"
-    if "torch" not in sys.modules:  # importing it takes seconds
-        lacks_memory = isinstance(error, MemoryError)
-    else:
-        from memgrow.nn.device import is_out_of_memory
+    from memgrow.nn.device import is_out_of_memory
 
-        lacks_memory = is_out_of_memory(error)
-    return "out of memory: use a smaller batch, hidden, slots or max_words (--set)" if lacks_memory else None
+    smaller = "out of memory: use a smaller batch, hidden, slots or max_words (--set)"
+    return smaller if is_out_of_memory(error) else None
 
 
 def complain(sentence: str) -> None:
-    """Print an error to standard error."""
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
 
 

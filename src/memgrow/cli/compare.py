@@ -13,6 +13,10 @@ from memgrow.cli.report import REPORT, check_replaceable, write_report
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
     from memgrow.cli.settings import SettingChanges
     from memgrow.data import Stream
     from memgrow.evaluation.compare import Run, Settings
@@ -31,7 +35,6 @@ On = Annotated[
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot and report.")]
 DEMO_NEXT = "These domains are synthetic: memgrow compare FILES... compares the methods on yours."
-PARTS = ("train", "validation", "test")
 # The recorded results of public corpora were made with these; a user's own data is learned as `adapt` learns it.
 CORPUS_MODEL: dict[str, Any] = {"lowercase": False}
 CORPUS_TRAINING: dict[str, Any] = {"min_documents": 1, "patience": 2}
@@ -56,8 +59,10 @@ def compare(
     Example: memgrow compare sentiment --methods finetune+vocab,finetune+ema --seeds 3
     """
     from memgrow.data.corpora import CORPORA
+    from memgrow.data.domain import PARTS
     from memgrow.evaluation import compare as comparing
     from memgrow.evaluation.baselines import INSTALL_SKLEARN, is_installed
+    from memgrow.evaluation.plots import draw_comparison
     from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.evaluation.ray_executor import check_place
     from memgrow.methods import find_method
@@ -101,25 +106,22 @@ def compare(
         content = {
             "domains": {domain.name: {part: len(getattr(domain, part)) for part in PARTS} for domain in loaded},
             "seeds": list(range(first, first + seeds)),
-            "measure": comparison.kind.measure,
+            "measure": comparison.kind,
             "settings": used.to_json(),
             "methods": comparison.to_json(),
             **({"reference": reference} if reference else {}),
             "failures": [vars(failure) for failure in comparison.failures],
         }
-        _write(comparison, content, out)
+        title = f"{' → '.join(loaded.names)} ({counted(seeds, 'seed')})"
+        _write(content, out / "compare.json", lambda: draw_comparison(comparison, title))
         if as_json:
             write_json(content, indent=1)
     if failures := comparison.failures:
         which = ", ".join(dict.fromkeys(failure.method for failure in failures))
-        raise SettingsError(
-            f"{counted(len(failures), 'run')} failed ({which}): {failures[0].reason}; the same command again repeats "
-            "only failed runs"
-        )
+        raise SettingsError(f"{counted(len(failures), 'run')} failed ({which}): {failures[0].reason}; run it again")
 
 
 def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended: int, total: int) -> None:
-    """A line about a run that has ended."""
     if isinstance(outcome, str):
         said = f"failed: {outcome}"
     else:
@@ -131,25 +133,18 @@ def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended:
 
 def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
     """The stream that was named: a corpus, a folder or files."""
-    from memgrow.data import Stream
     from memgrow.data.corpora import CORPORA, open_corpus
-    from memgrow.data.load import fair_slice
 
-    domains, limit = split_names(rows.domains), rows.limit
+    domains = split_names(rows.domains)
     if any(name in CORPORA or Path(name).is_dir() for name in given):
         if rows.validation or rows.test:
             raise SettingsError(f"{given[0]} has its own splits: leave out --validation and --test")
-        loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=limit)
-        stream = Stream(
-            replace(domain, validation=fair_slice(domain.validation, limit), test=fair_slice(domain.test, limit))
-            for domain in loaded.stream
-        )
+        loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=rows.limit)
     else:
         loaded = rows.load([Path(name) for name in given], domains)
-        stream = loaded.stream
     for sentence in loaded.notices:
         notice(sentence)
-    return stream
+    return loaded.stream
 
 
 def _settings(
@@ -157,15 +152,12 @@ def _settings(
 ) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
-    from memgrow.training.settings import sizes_line, training_line
+    from memgrow.training.settings import sizes_line
 
     usual = asked.defaults(device, is_dialogue)
     if asked.encoder is not None:
         if vectors is not None or is_dialogue:
-            raise SettingsError(
-                f"{asked.encoder} is a pretrained encoder, which takes neither replies nor word vectors: leave out "
-                "--encoder, or give rows with labels and leave out --vectors"
-            )
+            raise SettingsError("a pretrained encoder takes neither replies nor word vectors: leave out --encoder")
         model, _ = asked.section("model", usual.model).resolve()
     else:
         if is_public:
@@ -173,19 +165,18 @@ def _settings(
             usual = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
         model = asked.model(usual.model, vectors)
     settings = Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
-    encoder = f"encoder {asked.encoder}, {training_line(settings.training)}" if asked.encoder else ""
-    say(encoder or sizes_line(usual, model, settings.training), "dim")
+    say(sizes_line(model, settings.training), "dim")
     return settings
 
 
 def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:
-    from memgrow.evaluation.comparison_tables import compared_table, digits, domains_table, legend, verdict
+    from memgrow.evaluation.comparison_tables import compared_table, domains_table, legend, verdict
     from memgrow.evaluation.tables import matrix_table
 
     for method in comparison.order:
         matrix = comparison.mean_matrix(method)
         if len(matrix.rows) > 1:
-            console.print(matrix_table(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
+            console.print(matrix_table(matrix, f"{method}: {comparison.measure.axis}", comparison.measure.digits))
     console.print(domains_table(comparison))
     console.print(compared_table(comparison, seeds))
     say(legend(comparison, seeds))
@@ -195,22 +186,14 @@ def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> No
     say(verdict(comparison))
 
 
-def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None:
-    """Write figures, plot and report."""
+def _write(content: dict[str, Any], results: Path, draw: "Callable[[], Figure]") -> None:
+    """Write the results and, with matplotlib, a plot and a report beside them."""
     from memgrow.data.disk import atomic_write, pack_json
-    from memgrow.evaluation.plots import draw_comparison
-
-    figures = atomic_write(out / "compare.json", pack_json(content))
-    say(f"The figures are in {figures}.")
-    title = f"{' → '.join(content['domains'])} ({counted(len(content['seeds']), 'seed')})"
-    save_picture(out / "compare.png", lambda: draw_comparison(comparison, title))
-    _write_report(figures)
-
-
-def _write_report(results: Path) -> None:
-    """Write the report beside the results; without matplotlib there is none."""
     from memgrow.evaluation.report import read_results
 
+    atomic_write(results, pack_json(content))
+    say(f"The figures are in {results}.")
+    save_picture(results.with_suffix(".png"), draw)
     try:
         write_report(read_results(results), results.with_name(REPORT))
     except SettingsError as error:
@@ -229,7 +212,6 @@ def demo(
 
     Example: memgrow demo --seeds 3
     """
-    from memgrow.data.disk import atomic_write, pack_json
     from memgrow.evaluation.comparison_tables import compared_table, legend, marked, verdict
     from memgrow.evaluation.demo import METHODS as DEMO_METHODS
     from memgrow.evaluation.demo import run_demo
@@ -248,12 +230,9 @@ def demo(
     console.print(compared_table(made.comparison, seeds))
     for sentence in (legend(made.comparison, seeds), verdict(made.comparison), DEMO_NEXT):
         say(sentence)
-    figures = atomic_write(out / "demo.json", pack_json(content := made.to_json()))
-    say(f"The figures are in {figures}.")
-    runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
-    title = f"Four synthetic domains in turn ({runs})"
+    title = f"Four synthetic domains in turn ({counted(seeds, 'seed')})"
     forgot = {marked(name): values["forgetting"].mean for name, values in made.comparison.summary.items()}
-    save_picture(out / "demo.png", lambda: draw_matrices(matrices, title, forgot))
-    _write_report(figures)
+    content = made.to_json()
+    _write(content, out / "demo.json", lambda: draw_matrices(matrices, title, forgot))
     if as_json:
         write_json(content, indent=1)

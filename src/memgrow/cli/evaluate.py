@@ -32,8 +32,6 @@ ALL = "all of them"  # the row of all domains together
 
 @dataclass
 class LabelOptions:
-    """What is shown of predicted labels."""
-
     against: Annotated[Path | None, opt.file_option("Another model to compare with.", None, "MODEL")] = None
     by_label: Annotated[
         bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")

@@ -19,8 +19,6 @@ TITLES = {"what": "what", "seen": "trained on", "bytes": "size", "licence": "lic
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What can be fetched."""
-
     folder: Path
     facts: Mapping[str, dict[str, Any]]  # of each, by name
     find: Callable[[str], Any]  # an error if there is none of that name

@@ -37,12 +37,10 @@ def method_names() -> list[str]:
 
 
 def in_panel(panel: str | None, help: str, *names: str, metavar: str | None = None, **named: Any) -> Any:
-    """An option that --help shows in a panel."""
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **named)
 
 
 def data_option(help: str, *names: str, metavar: str | None = "COLUMN") -> Any:
-    """An option about data files."""
     return in_panel(DATA, help, *names, metavar=metavar)
 
 
@@ -51,7 +49,6 @@ def file_option(help: str, panel: str | None = DATA, metavar: str = "FILE") -> A
 
 
 def setting(help: str, *names: str, metavar: str = "N", **named: Any) -> Any:
-    """An option about the model or its training."""
     return in_panel(SETTINGS, help, *names, metavar=metavar, **named)
 
 
@@ -83,7 +80,6 @@ class FileOptions:
     ] = None
 
     def columns(self) -> "Columns":
-        """The columns to read."""
         from memgrow.data import Columns
         from memgrow.data.files import FileFormat
 
@@ -116,7 +112,6 @@ class DataOptions(FileOptions):
         )
 
     def load_for_evaluation(self, paths: list[Path]) -> "Loaded":
-        """The test examples of files."""
         from memgrow.cli.app import split_names
         from memgrow.data import load_for_evaluation
 
@@ -133,7 +128,6 @@ class TrainingDataOptions(DataOptions):
     limit: Annotated[int | None, data_option("Examples of each split, at most.", metavar="N")] = None
 
     def load(self, paths: list[Path], domains: list[str] | None) -> "Loaded":
-        """The domains of files."""
         from memgrow.data import load_stream
 
         return load_stream(
@@ -208,7 +202,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _label_names(words: list[str] | None) -> dict[object, str]:
-    """New names of labels from OLD=NEW words."""
     names: dict[object, str] = {}
     for word in words or ():
         old, equals, new = (part.strip() for part in word.partition("="))

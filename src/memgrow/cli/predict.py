@@ -4,7 +4,7 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,7 +84,7 @@ def predict(
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
     cut, done, unknown = 0, 0, UnknownWords()
-    with _output(output) as write, ProgressBar(notes) as bar:
+    with _output(output) as write, ProgressBar(notes) if output else nullcontext() as bar:
         writer = (CsvRows if output and output.suffix.lower() == ".csv" else JsonLines)(write)
         for chunk in chunks:
             examples = [one.example for one in chunk]
@@ -94,7 +94,7 @@ def predict(
             for one, prediction in zip(chunk, _predictions(learner, examples, beam, for_domain), strict=True):
                 writer.add(one, prediction)
             done += len(chunk)
-            if output is None:
+            if bar is None:
                 sys.stdout.flush()
             elif done > CHUNK:
                 bar.show("texts", done, None, f"{done:,} done")
@@ -193,9 +193,7 @@ class CsvRows:
             self._header = list(row)
             self._line(self._header)
         if unknown := [name for name in row if name not in self._header]:
-            raise DataError(
-                f"{given.example.where} has a field that the first row lacks ({listed(unknown)}): write .jsonl"
-            )
+            raise DataError(f"{given.example.where}: the first row has no field {listed(unknown)}: write .jsonl")
         self._line([_cell(row.get(name)) for name in self._header])
 
     def _line(self, cells: list[str]) -> None:

@@ -22,7 +22,7 @@ def report(
     rows: opt.DataOptions,
     data: Annotated[
         list[Path] | None,
-        opt.argument("DATA", "Of a model: files of its domains, to see whose slots their test texts read."),
+        opt.argument("DATA", "Of a model: files of its domains, to test it on."),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(REPORT),
     method: Annotated[

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -10,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
+from memgrow.data.disk import wrong_part
 from memgrow.data.vectors import detect
 from memgrow.errors import SettingsError, quoted
 from memgrow.methods import MethodSettings
@@ -121,7 +123,6 @@ def _parse_word(word: str) -> tuple[str, str, Any]:
 
 
 def _types(settings: type[Any]) -> dict[str, Any]:
-    """The type of each setting."""
     hints = get_type_hints(settings)
     return {one.name: hints[one.name] for one in dataclasses.fields(settings)}
 
@@ -129,17 +130,12 @@ def _types(settings: type[Any]) -> dict[str, Any]:
 def _check(name: str, hint: Any, value: Any) -> Any:
     """The value, if it is of the type that the setting has. YAML reads 3e-4 as text, and it is accepted as a number."""
     alternatives = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
-    words = [word for one in alternatives if get_origin(one) is Literal for word in get_args(one)]
-    kinds = [one for one in alternatives if get_origin(one) is not Literal]
-    if isinstance(value, str) and value in words:
+    if float in alternatives and isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            value = float(value)
+    is_number = not isinstance(value, float) or not math.isnan(value)
+    is_small = not isinstance(value, int) or abs(value) <= LARGEST
+    if is_number and is_small and wrong_part(value, hint, name) is None:
         return value
-    if float in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            if not math.isnan(number := float(value)):
-                return number
-        except (ValueError, OverflowError):
-            pass
-    elif type(value) in kinds and not (type(value) is int and abs(value) > LARGEST):
-        return value
-    expected = " or ".join([*(TYPE_NAMES[kind] for kind in kinds), *words])
+    expected = " or ".join(TYPE_NAMES.get(one) or " or ".join(get_args(one)) for one in alternatives)
     raise SettingsError(f"{name} must be {expected}, not {quoted(value)}")

@@ -2,11 +2,9 @@
 
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import write_jsonl
-from memgrow.data.inputs import read_unlabelled
 from memgrow.data.load import Loaded, draw, load_for_evaluation, load_rows, load_stream
 from memgrow.data.rows import Columns
 from memgrow.data.synthetic import synthetic_stream
-from memgrow.data.text import Vocabulary, tokenize, tokenize_lower
 
 __all__ = [
     "Columns",
@@ -14,14 +12,10 @@ __all__ = [
     "Example",
     "Loaded",
     "Stream",
-    "Vocabulary",
     "draw",
     "load_for_evaluation",
     "load_rows",
     "load_stream",
-    "read_unlabelled",
     "synthetic_stream",
-    "tokenize",
-    "tokenize_lower",
     "write_jsonl",
 ]

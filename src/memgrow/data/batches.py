@@ -51,20 +51,14 @@ class Encoded:
         """The words of an example's longest text: what it costs."""
         return max(map(len, self.texts[index]))
 
-    def bucket_key(self, index: int) -> tuple[int, int]:
-        """The key for batches with little padding: the longer text of a pair, both message (in bands) and reply."""
-        if not self.answered:
-            return self.length(index), 0
-        message, reply = self.texts[index]
-        return isqrt(4 * len(message)), len(reply)
-
     @cached_property
     def bucket_keys(self) -> NDArray[np.int64]:
-        """Numbers in the order of the keys, one for each example."""
-        every = chain.from_iterable(map(self.bucket_key, range(len(self))))
-        keys = np.fromiter(every, np.int64, 2 * len(self)).reshape(-1, 2)
-        first, second = keys.T
-        combined: NDArray[np.int64] = first * (second.max(initial=0) + 1) + second
+        """The order for batches with little padding: by the longer text of a pair, by message (in bands) and reply."""
+        if not self.answered:
+            return np.fromiter(map(self.length, range(len(self))), np.int64, len(self))
+        bands = np.array([isqrt(4 * len(message)) for message, _ in self.texts], np.int64)
+        replies = np.array([len(reply) for _, reply in self.texts], np.int64)
+        combined: NDArray[np.int64] = bands * (replies.max(initial=0) + 1) + replies
         return combined
 
     def as_known_to(self, words: int) -> "Encoded":

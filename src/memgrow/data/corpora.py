@@ -6,14 +6,13 @@ import json
 import tarfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from memgrow.data.disk import cache_folder, expanded
-from memgrow.data.domain import Stream
 from memgrow.data.fetch import check_sha256, fetch_package, open_zip, replace_folder
 from memgrow.data.files import is_data_file
-from memgrow.data.load import Loaded, draw, fair_slice, load_stream
+from memgrow.data.load import Loaded, draw, load_stream
 from memgrow.data.rows import DEFAULT_COLUMNS, Columns
 from memgrow.errors import DataError
 
@@ -47,7 +46,6 @@ class Corpus:
 
     @property
     def folder(self) -> Path:
-        """The folder it is kept in once it has been fetched."""
         return data_folder() / self.name
 
     def is_in(self, folder: Path) -> bool:
@@ -73,7 +71,6 @@ def data_folder() -> Path:
 
 
 def corpus_called(name: str) -> Corpus:
-    """The corpus of that name."""
     if name not in CORPORA:
         raise DataError(f"there is no corpus {name!r}; choose among {', '.join(CORPORA)}")
     return CORPORA[name]
@@ -98,13 +95,11 @@ def open_corpus(
     domains: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> Loaded:
-    """A stream from a corpus, a folder or files; `domains` in that order, at most `limit` training examples of each."""
+    """A stream from a corpus, a folder or files; `domains` in that order, at most `limit` examples of each part."""
     files = [source] if isinstance(source, str | Path) else list(source)
     if len(files) == 1 and (str(files[0]) in CORPORA or Path(files[0]).is_dir()):
         files = _files_of(files[0])
-    loaded = load_stream(files, columns=columns, domains=domains)
-    kept = (replace(domain, train=fair_slice(domain.train, limit)) for domain in loaded.stream)
-    return Loaded(Stream(kept), loaded.notices)
+    return load_stream(files, columns=columns, domains=domains, limit=limit)
 
 
 def _files_of(name_or_folder: str | Path) -> list[str | Path]:
@@ -129,7 +124,7 @@ def unpack_sentiment(archive: Path, folder: Path) -> tuple[str, ...]:
             inner = package.read(f"{top}/{INNER}")
             (folder / LICENCE).write_bytes(package.read(f"{top}/{LICENCE}"))
         with tarfile.open(fileobj=io.BytesIO(inner), mode="r:gz") as ratings:
-            files = {Path(info.name).name: info for info in ratings if info.isreg()}  # a link could lead anywhere
+            files = {Path(info.name).name: info for info in ratings}
             raw = {domain: ratings.extractfile(files[name]) for domain, name in RATINGS.items()}
             sentences = {domain: read_ratings(file.read()) for domain, file in raw.items() if file}
     except (tarfile.TarError, EOFError, OSError, LookupError) as error:

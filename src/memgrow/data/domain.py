@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, overload
 
 from memgrow.data.disk import kind_of, lone_surrogate, name_of
@@ -104,7 +103,6 @@ class Domain:
 
     @property
     def has_replies(self) -> bool:
-        """Whether any example has a reply."""
         return any(example.reply is not None for example in chain(self.train, self.validation, self.test))
 
     def fingerprint(self) -> str:
@@ -174,19 +172,10 @@ class Stream(Sequence[Domain]):
         return f"Stream({' -> '.join(self.names)})"
 
 
-def domain_fingerprint(domain: Domain, extra: str = "") -> str:
-    """The fingerprint of all three parts, and of what else decides the result (`extra`)."""
-    parts = (domain.train, domain.validation, domain.test)
-    return _short(domain.name, *map(_digest, parts), extra)
-
-
-def file_fingerprint(path: str | Path) -> str:
-    """The fingerprint of a file's content, regardless of its name."""
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:SHORT]
-    except OSError as error:
-        raise DataError(f"cannot read {path} ({error.strerror}): check the name") from error
+def domain_fingerprint(domain: Domain) -> str:
+    """The fingerprint of all three parts."""
+    parts = (domain.name, *map(_digest, (domain.train, domain.validation, domain.test)), "")
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:SHORT]
 
 
 def _digest(examples: Iterable[Example]) -> str:
@@ -195,7 +184,3 @@ def _digest(examples: Iterable[Example]) -> str:
         answer = example.label if example.reply is None else [example.reply]
         digest.update(json.dumps((example.texts, answer)).encode() + b"\n")
     return digest.hexdigest()
-
-
-def _short(*parts: str) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:SHORT]

@@ -25,25 +25,17 @@ BLOCK = 1 << 16  # bytes of standard input that are read at once
 PART_NAMES = {"train": "train", "test": "test", **dict.fromkeys(("validation", "valid", "val", "dev"), "validation")}
 SEPARATORS = "_-."  # between the name of a domain and that of a part
 DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
-DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
 
-PARQUET_BATCH, MAX_PARQUET_BYTES = 256, 4 << 30
+PARQUET_BATCH = 256  # rows
 Row = tuple[int, Mapping[str, object]]  # line (of Parquet: row), and fields by column
 Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The delimiter of CSV files, and the encoding of text files, where the user gives them."""
-
-    delimiter: str | None = None  # None: what the header has most of
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        if self.delimiter is not None:
-            object.__setattr__(self, "delimiter", DELIMITER_NAMES.get(self.delimiter.lower(), self.delimiter))
-            if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
-                raise SettingsError(f"{self.delimiter!r} cannot be a delimiter; give one character, such as ;")
         try:
             "".encode(self.encoding)
         except (LookupError, ValueError):
@@ -144,7 +136,6 @@ def _too_long(place: str) -> DataError:
 
 
 def parse_json(line: str, place: str) -> Any:
-    """The value of a JSON text."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -165,7 +156,7 @@ def _csv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
     csv.field_size_limit(MAX_ROW)
     lines = (line for _, line in _text_lines(path, file_format.encoding))
     header = next(lines, "")
-    delimiter = file_format.delimiter or max(DELIMITERS, key=header.count)
+    delimiter = max(DELIMITERS, key=header.count)
     # Strict: otherwise a quote that is never closed takes the rest of the file.
     reader = csv.reader(chain([header], lines), delimiter=delimiter, strict=True)
 
@@ -213,11 +204,8 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
     try:
         with ParquetFile(path) as file:
             _check_unique(str(path), file.schema_arrow.names)
-            unpacked, first = 0, 1
+            first = 1
             for batch in file.iter_batches(PARQUET_BATCH):
-                unpacked += batch.nbytes
-                if unpacked > MAX_PARQUET_BYTES:  # a file of kilobytes can unpack to anything
-                    raise DataError(f"{path} unpacks to more than {MAX_PARQUET_BYTES >> 30} GiB: split it")
                 yield from enumerate(batch.to_pylist(), first)
                 first += len(batch)
     except DataError:

@@ -24,13 +24,8 @@ class Input:
     text_columns: tuple[str | None, ...] = ()
 
 
-def read_unlabelled(path: str | Path, columns: Columns = DEFAULT_COLUMNS) -> list[Example]:
-    """One example for each row of a file, for prediction; a label or a reply is read where there is one."""
-    return [one.example for one in inputs_from_file(path, columns)]
-
-
 def inputs_from_file(path: str | Path, columns: Columns = DEFAULT_COLUMNS) -> Iterator[Input]:
-    """One input for each row of a file."""
+    """One input for each row of a file; a label or a reply is read where there is one."""
     path, found = Path(path), None
     columns = replace(columns, by=None, group=None, split=None)
     for line, values in read_rows(path, columns.file_format):

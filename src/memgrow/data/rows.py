@@ -54,7 +54,6 @@ class Columns:
 
     @cached_property
     def label_names(self) -> dict[str, str]:
-        """The other name of each label that has one."""
         return dict(cast(tuple[tuple[str, str], ...], self.labels))
 
     def resolve(self, names: Collection[str], where: str, labelled: bool = True) -> "Columns":

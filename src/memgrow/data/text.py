@@ -157,9 +157,6 @@ class Vocabulary:
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words)"
 
-    def index(self, word: str) -> int:
-        return self._indices.get(word, UNKNOWN_INDEX)
-
     def encode(self, tokens: Iterable[str]) -> list[int]:
         index = self._indices.get
         return [index(token, UNKNOWN_INDEX) for token in tokens]

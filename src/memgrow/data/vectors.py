@@ -166,7 +166,6 @@ class RememberedVectors:
 
     @classmethod
     def given(cls, path: str | Path) -> "RememberedVectors":
-        """The vectors of a file that the user gives."""
         path = Path(path).absolute()
         return cls(os.fsencode(path.name).decode(errors="replace"), _checksum(path), path)
 

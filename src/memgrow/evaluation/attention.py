@@ -11,12 +11,7 @@ from memgrow.data import Example
 from memgrow.data.batches import collate
 from memgrow.learner import Answer, Learner
 
-MAX_TEXTS = 500  # of a domain: shares are then known to about a percent
-MAX_WEIGHTS = 2**24  # of slots in memory at a time
 Banks = Sequence[Mapping[str, Tensor]]  # by bank and domain: attention (texts, words)
-
-
-# One text
 
 
 @dataclass(frozen=True)
@@ -66,8 +61,7 @@ def _reply_attention(learner: Learner, message: str, answer: Answer) -> tuple[Ba
     batch = collate(learner.encode([Example(message)], labeled=False), [0], learner.device)
     words = torch.tensor([answer.words or (0,)], device=learner.device)
     lengths = torch.tensor([len(answer.words)])
-    shares = learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
-    return list(shares.encoder), list(shares.decoder)
+    return learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
 
 
 def attention_by_bank(learner: Learner, example: Example) -> list[dict[str, float]]:

@@ -23,11 +23,11 @@ import filelock
 import torch
 
 from memgrow.data import Stream
-from memgrow.data.disk import atomic_write, finite, pack_json
-from memgrow.data.domain import domain_fingerprint, file_fingerprint
-from memgrow.errors import DataError, MemgrowError, SettingsError, listed
+from memgrow.data.disk import atomic_write, finite, pack_json, sha256_of
+from memgrow.data.domain import SHORT, domain_fingerprint
+from memgrow.errors import DataError, MemgrowError, SettingsError
 from memgrow.evaluation.baselines import REFERENCES, is_installed, run_baseline
-from memgrow.evaluation.comparison import BASELINE, LABELS, REPLIES, RETRAINING, Comparison, Failure, RunResult
+from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, Failure, RunResult
 from memgrow.evaluation.history import AccuracyMatrix, Stage
 from memgrow.evaluation.ray_executor import LOCAL, PER_GPU, RayExecutor
 from memgrow.evaluation.replies import evaluate_replies
@@ -46,8 +46,6 @@ RETRAINING_PATIENCE = 6  # epochs, at least: retraining on everything has to con
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that the runs of a comparison share."""
-
     model: ModelSettings
     training: TrainingSettings
     options: MethodSettings = field(default_factory=MethodSettings)
@@ -80,9 +78,8 @@ class Material:
 
     @classmethod
     def of(cls, stream: Stream, device: str, vectors: Path | None) -> "Material":
-        words = file_fingerprint(vectors) if vectors else ""
-        vectors = vectors.absolute() if vectors else None
-        return cls(stream, device, vectors, (*map(domain_fingerprint, stream), words))
+        words = sha256_of(vectors)[:SHORT] if vectors else ""
+        return cls(stream, device, vectors and vectors.absolute(), (*map(domain_fingerprint, stream), words))
 
     @property
     def is_dialogue(self) -> bool:
@@ -140,16 +137,13 @@ def compare(
     for name in results.keys() & REFERENCES.keys():  # one run stands for all seeds where chance has no part
         if REFERENCES[name].sees_all:
             results[name] = dict.fromkeys(seeds, results[name][seeds[0]])
-    return Comparison(results, tuple(failures), REPLIES if material.is_dialogue else LABELS)
+    return Comparison(results, tuple(failures), "bleu2" if material.is_dialogue else "accuracy")
 
 
 def check_comparable(stream: Stream) -> None:
     """Refuse what some run would refuse: one domain, domains without test examples, labels that cannot be learned."""
     if len(stream) < 2:
-        raise DataError(
-            f"a comparison needs at least two domains, got {listed(stream.names) or 'none'}: give more files, or name "
-            "the column of the domain with --by"
-        )
+        raise DataError("a comparison needs at least two domains: give more files, or --by COLUMN")
     for domain in stream:
         if not domain.test:
             raise DataError(f"{domain.name} has no test examples: give more rows, or a test file")
@@ -303,14 +297,13 @@ def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _start_worker() -> None:
+    def end_with_parent() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 # Records
@@ -332,9 +325,7 @@ class Records:
             with filelock.FileLock(folder / ".lock", timeout=0):
                 yield cls(folder, material)
         except filelock.Timeout:
-            raise SettingsError(
-                f"another comparison is writing to {folder}: wait until it has ended, or choose another folder"
-            ) from None
+            raise SettingsError(f"another comparison is writing to {folder}: wait, or choose another folder") from None
 
     def get(self, run: Run) -> RunResult | None:
         """The result of a run; a damaged file counts as none."""

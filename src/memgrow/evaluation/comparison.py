@@ -11,23 +11,10 @@ from memgrow.data.disk import finite
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.metrics import Paired, paired_over_seeds
+from memgrow.evaluation.tables import MEASURES, Measure
 from memgrow.methods import find_method
 
 BASELINE, RETRAINING = "finetune", "multi-task"  # the methods that every other one is measured against
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of score and how tables and plots label it. Scores are shares of 1, shown as 100."""
-
-    measure: str
-    title: str
-    is_dialogue: bool = False
-
-
-LABELS = Kind("accuracy", "test accuracy, %")
-REPLIES = Kind("bleu2", "BLEU-2 of the test replies", is_dialogue=True)
-KINDS = {kind.measure: kind for kind in (LABELS, REPLIES)}
 
 
 def sees_old_data(name: str) -> bool:
@@ -89,8 +76,6 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that ended with an error."""
-
     method: str
     seed: int
     reason: str
@@ -118,7 +103,11 @@ class Comparison:
 
     results: Mapping[str, Mapping[int, RunResult]]
     failures: tuple[Failure, ...] = ()
-    kind: Kind = LABELS
+    kind: str = "accuracy"  # or bleu2, of replies
+
+    @property
+    def measure(self) -> Measure:
+        return MEASURES[self.kind]
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -128,7 +117,6 @@ class Comparison:
 
     @cached_property
     def summary(self) -> dict[str, dict[str, OverSeeds]]:
-        """The figures of each method over the seeds."""
         summary = {}
         for method, results in self.results.items():
             rows = {seed: result.figures() for seed, result in results.items()}
@@ -172,7 +160,7 @@ class Comparison:
         }
 
     @classmethod
-    def from_json(cls, methods: Mapping[str, Any], kind: Kind = LABELS) -> "Comparison":
+    def from_json(cls, methods: Mapping[str, Any], kind: str = "accuracy") -> "Comparison":
         """The comparison that `to_json` wrote, without its failures."""
         results: dict[str, dict[int, RunResult]] = {}
         for name, figures in methods.items():

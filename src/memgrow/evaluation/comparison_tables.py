@@ -9,18 +9,12 @@ from memgrow.evaluation.tables import UNKNOWN, Column, Table, numbers, percent, 
 CLEAR, KEEPS = "*", "†"
 
 
-def digits(comparison: Comparison) -> int:
-    """Digits after the point: BLEU-2 of real replies is about one or two of a hundred."""
-    return 2 if comparison.kind.is_dialogue else 1
-
-
 def marked(name: str) -> str:
     """The name of a method, marked if it keeps rows of earlier domains."""
     return f"{name} {KEEPS}" if keeps_rows(name) else name
 
 
 def over_seeds(value: OverSeeds, shown: int = 1) -> str:
-    """Mean and standard deviation."""
     return UNKNOWN if value.mean is None else percent(value.mean, digits=shown) + _spread(value.spread, shown)
 
 
@@ -34,7 +28,7 @@ def difference(paired: Paired | None, shown: int = 1) -> str:
 
 def compared_table(comparison: Comparison, seeds: int) -> Table:
     """One row per method, mean and spread over the seeds; methods that see old data below a line."""
-    shown, replies = digits(comparison), comparison.kind.is_dialogue
+    shown, replies = comparison.measure.digits, comparison.kind == "bleu2"
     rows = []
     for method in comparison.order:
         values = comparison.summary[method]
@@ -52,7 +46,7 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
     names = ("average", f"vs. {BASELINE}", "forgot", *(["perpl."] if replies else []), "parameters", "time")
     incremental = sum(not sees_old_data(method) for method in comparison.order)
     return Table(
-        f"at the end, {comparison.kind.title}, {counted(seeds, 'seed')}",
+        f"at the end, {comparison.measure.axis}, {counted(seeds, 'seed')}",
         [Column("method", wrap=False), *numbers(*names)],
         rows,
         lines_above=[incremental] if 0 < incremental < len(rows) else (),
@@ -63,11 +57,11 @@ def domains_table(comparison: Comparison) -> Table:
     """The final score of each method on each domain."""
     ends = {method: comparison.mean_matrix(method) for method in comparison.order}
     rows = [
-        (domain, *(percent(matrix.score(-1, domain), digits=digits(comparison)) for matrix in ends.values()))
+        (domain, *(percent(matrix.score(-1, domain), digits=comparison.measure.digits) for matrix in ends.values()))
         for domain in next(iter(ends.values())).domains
     ]
     columns: list[str | Column] = ["domain", *(Column(marked(name), right=True) for name in ends)]
-    return Table(f"each domain at the end, {comparison.kind.title}", columns, rows)
+    return Table(f"each domain at the end, {comparison.measure.axis}", columns, rows)
 
 
 def verdict(comparison: Comparison) -> str:
@@ -77,13 +71,13 @@ def verdict(comparison: Comparison) -> str:
     paired = {name: one for name in rivals if (one := comparison.against(best, name)) is not None}
     if not paired:
         return ""
-    against = [f"{difference(one, digits(comparison))} points against {rivals[name]}" for name, one in paired.items()]
+    shown = comparison.measure.digits
+    against = [f"{difference(one, shown)} points against {rivals[name]}" for name, one in paired.items()]
     doubt = "" if all(one.std is not None for one in paired.values()) else " One seed: another may differ."
     return f"Without old data, {best} ends best: {' and '.join(against)}.{doubt}"
 
 
 def legend(comparison: Comparison, seeds: int) -> str:
-    """The meaning of the signs in the table."""
     parts = ["± is the standard deviation over seeds; differences are paired by seed"] if seeds > 1 else []
     pairs = [paired for name in comparison.order if (paired := comparison.against(name)) is not None]
     if any(map(_is_clear, pairs)):
@@ -94,7 +88,7 @@ def legend(comparison: Comparison, seeds: int) -> str:
         parts.append(f"{KEEPS}: keeps rows of earlier domains as text in the model's folder")
     references = [f"{name} ({one.about})" for name, one in REFERENCES.items() if name in comparison.results]
     parts += [f"by scikit-learn: {' and '.join(references)}"] if references else []
-    if comparison.kind.is_dialogue:
+    if comparison.kind == "bleu2":
         parts.append("perpl.: geometric mean; do not compare methods with and without new words by it")
     return "; ".join(parts)
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from memgrow.errors import DataError
-
 NORMAL_95 = 1.959963984540054  # standard errors from the middle of a 95% interval to its ends
 NO_SPREAD = 1e-12  # below this a standard error is rounding
 
@@ -37,8 +35,6 @@ class Confusion:
     @classmethod
     def of(cls, labels: Sequence[str], right: Sequence[int], given: Sequence[int]) -> "Confusion":
         """From the indices of the right labels and of the predicted ones."""
-        if len(right) != len(given) or not right:
-            raise DataError(f"a confusion matrix needs as many predictions as labels: {len(right)} and {len(given)}")
         cells = np.asarray(right, dtype=np.int64) * len(labels) + np.asarray(given, dtype=np.int64)
         table = np.bincount(cells, minlength=len(labels) ** 2).reshape(len(labels), len(labels))
         return cls(tuple(labels), tuple(tuple(int(count) for count in row) for row in table))
@@ -54,7 +50,6 @@ class Confusion:
 
     @property
     def baseline(self) -> float:
-        """The accuracy of the majority class."""
         return max(map(sum, self.counts)) / self.examples
 
     @property
@@ -109,8 +104,6 @@ class SideBySide:
 
 def side_by_side(first: Sequence[bool], second: Sequence[bool]) -> SideBySide:
     """Compare which of the same examples two models answer correctly."""
-    if len(first) != len(second) or not first:
-        raise DataError(f"two models are compared on the same examples: {len(first)} and {len(second)} were given")
     ours, theirs = (np.asarray(one, dtype=bool) for one in (first, second))
     return compare_counts(len(ours), int((ours & ~theirs).sum()), int((theirs & ~ours).sum()))
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, isfinite, isnan, log, nan
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from memgrow.errors import SettingsError
 from memgrow.evaluation.history import AccuracyMatrix
@@ -66,21 +65,17 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(figure: "Figure", file: str | Path | BinaryIO, file_format: str | None = None) -> None:
-    """Write PNG, SVG or PDF, by the name of the file or `file_format`."""
+def save_figure(figure: "Figure", file: Any, file_format: str | None = None, salt: str = "memgrow", **how: Any) -> None:
+    """Write PNG, SVG or PDF, by the name of the file or `file_format`; `salt` decides on the ids of an SVG."""
     import matplotlib
 
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": "memgrow"}):
-        figure.savefig(file, dpi=DPI, format=file_format)
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+        figure.savefig(file, dpi=DPI, format=file_format, **how)
 
 
 def to_svg(figure: "Figure", name: str) -> str:
     """An <svg> element for a page; `name` keeps its ids apart from those of other plots."""
-    import matplotlib
-
-    file = io.StringIO()
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure.savefig(file, format="svg", transparent=True, metadata=dict.fromkeys(SVG_METADATA))
+    save_figure(figure, file := io.StringIO(), "svg", name, transparent=True, metadata=dict.fromkeys(SVG_METADATA))
     text = file.getvalue()
     return text[text.index("<svg") :]
 
@@ -233,7 +228,7 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
     figure = new_figure(9.0, 1.1 + 0.34 * len(methods) + (0.4 if title else 0))
     axes = figure.subplots(1, 2, sharey=True)
     labels = {
-        "average": f"{comparison.kind.title}: average at the end\n(right is better)",
+        "average": f"{comparison.measure.axis}: average at the end\n(right is better)",
         "forgetting": "forgetting, points\n(left is better)",
     }
     for axis, (name, label) in zip(axes, labels.items(), strict=True):
@@ -262,8 +257,6 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
 
 @dataclass(frozen=True)
 class Line:
-    """The scores of one method."""
-
     name: str
     matrix: AccuracyMatrix
     colour: str = OWN

@@ -14,7 +14,7 @@ from memgrow.data.disk import atomic_open, parse_json
 from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counted, listed
 from memgrow.evaluation import plots
 from memgrow.evaluation.baselines import REFERENCES
-from memgrow.evaluation.comparison import BASELINE, KINDS, RETRAINING, Comparison, keeps_rows, sees_old_data
+from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, keeps_rows, sees_old_data
 from memgrow.evaluation.comparison_tables import compared_table, legend, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix, History
@@ -22,7 +22,6 @@ from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.evaluation.model_tables import stages_table
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.evaluation.tables import (
-    MEASURES,
     MISSING,
     Measure,
     Table,
@@ -36,13 +35,13 @@ from memgrow.evaluation.tables import (
 from memgrow.learner import Learner
 from memgrow.methods import find_method
 from memgrow.models import REPLY
+from memgrow.storage.checkpoint import DAMAGED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GENERATOR = "memgrow report"  # marks a page, which a later report may replace
 RESULTS = ("compare.json", "demo.json")
-MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def report_of_comparison(
     return Report(
         name,
         chosen,
-        MEASURES[comparison.kind.measure],
+        comparison.measure,
         comparison.mean_matrix(chosen),
         tuple(comparison.results[chosen]),
         comparison=comparison,
@@ -130,35 +129,21 @@ def find_results(path: Path) -> Path | None:
     return path if path.is_file() else next((path / name for name in RESULTS if (path / name).is_file()), None)
 
 
-def read_results(path: Path, method: str | None = None, shown_as: str | None = None) -> Report:
+def read_results(path: Path, method: str | None = None) -> Report:
     """The report of a file that `memgrow compare` or `memgrow demo` wrote."""
-    name = shown_as or str(path)
+    name = str(path)
     try:
         value = parse_json(path.read_bytes())
         settings = {part: dict(values) for part, values in value["settings"].items()}
         if "runs" in value:
-            demo = Demo.from_json(value)
-            _check(demo.comparison)
-            return report_of_comparison(demo.comparison, name, settings, method=method)
-        comparison = Comparison.from_json(value["methods"], KINDS[value["measure"]])
-        _check(comparison)
+            return report_of_comparison(Demo.from_json(value).comparison, name, settings, method=method)
+        comparison = Comparison.from_json(value["methods"], value["measure"])
         failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
         return report_of_comparison(comparison, name, settings, failures=failures, method=method)
     except MemgrowError:
         raise
-    except MALFORMED as error:
-        raise DataError(
-            f"{path} has no results of memgrow compare or demo ({brief(error)}): give their folder, or a model"
-        ) from error
-
-
-def _check(comparison: Comparison) -> None:
-    """A file may come from anywhere: refuse scores that are no shares, and seeds with different stages."""
-    for results in comparison.results.values():
-        stages = {tuple((row.learned, tuple(row.scores)) for row in one.matrix.rows) for one in results.values()}
-        scores = [s for one in results.values() for row in one.matrix.rows for s in row.scores.values()]
-        if len(stages) != 1 or not next(iter(stages)) or not all(-1e-6 <= score <= 1 + 1e-6 for score in scores):
-            raise ValueError("its runs do not fit together")
+    except (*DAMAGED, StopIteration) as error:  # of any unexpected value
+        raise DataError(f"{path} has no results of compare or demo ({brief(error)}): give their folder") from error
 
 
 # The verdict
@@ -169,14 +154,16 @@ def gain_and_cost(matrix: AccuracyMatrix, measure: Measure) -> tuple[str, str]:
     if not matrix.rows:
         return "Nothing has been learned yet.", ""
     new = matrix.rows[-1].learned
-    moves = {name: (_before(matrix, name), matrix.score(-1, name)) for name in matrix.learned_at()}
+    earlier = AccuracyMatrix(matrix.rows[:-1])
+    known = {name: earlier.scores_since(0, name) for name in matrix.learned_at()}
+    moves = {name: (scores[-1] if scores else None, matrix.score(-1, name)) for name, scores in known.items()}
     gains = [f"{name} {' → '.join(measure.text(one) for one in moves[name])}" for name in new]
     gain = f"Learned last, {measure.name} before and after: {listed(gains)}."
     costs = dict[str, float]()
     for name, (before, now) in moves.items():
         if name not in new and before is not None and now is not None:
             costs |= {name: lost} if (lost := measure.lost(before, now)) is not None else {}
-    mean = measure.mean_loss(costs.values())
+    mean = measure.mean(costs.values())
     if mean is None:
         untested = "The earlier domains were not tested after it (--watch FILE tests them)."
         return gain, untested if len(moves) > len(new) else "There are no earlier domains."
@@ -186,24 +173,15 @@ def gain_and_cost(matrix: AccuracyMatrix, measure: Measure) -> tuple[str, str]:
     return gain, f"Mean forgetting of {who} (worst: {worst} {moved})."
 
 
-def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
-    """The last score of a domain before the last stage."""
-    known = [row.scores[domain] for row in matrix.rows[:-1] if domain in row.scores]
-    return known[-1] if known else None
-
-
 # Plots
 
 
 def lines_of(report: Report) -> list[plots.Line]:
     """The method in question, then fine-tuning and retraining where they were run."""
-    comparison = report.comparison
-    if comparison is None:
-        return [plots.Line(report.method, report.matrix)]
-    lines = [plots.Line(report.method, report.matrix)]
+    lines, comparison = [plots.Line(report.method, report.matrix)], report.comparison
     others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
     for method, (about, colour, style) in others.items():
-        if method in comparison.results and method != report.method:
+        if comparison is not None and method in comparison.results and method != report.method:
             lines.append(plots.Line(f"{method}: {about}", comparison.mean_matrix(method), colour, style))
     return lines
 

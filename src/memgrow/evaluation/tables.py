@@ -127,15 +127,16 @@ class Measure:
     def named(self, score: float) -> str:
         return f"perplexity {self.text(score)}" if self.is_perplexity else self.text(score)
 
-    def mean(self, scores: Sequence[float]) -> float:
-        if not self.is_perplexity:
-            return fmean(scores)
-        return geometric_mean(scores) if min(scores) > 0 else 0.0
+    def mean(self, values: Iterable[float | None]) -> float | None:
+        """The mean of the values that are known; geometric for perplexities."""
+        known = [one for one in values if one is not None]
+        if not known or not self.is_perplexity:
+            return fmean(known) if known else None
+        return geometric_mean(known) if min(known) > 0 else 0.0
 
     def average(self, matrix: AccuracyMatrix) -> float | None:
-        """The mean score at the end over all learned domains; geometric for perplexities."""
-        known = [score for name in matrix.learned_at() if (score := matrix.score(-1, name)) is not None]
-        return self.mean(known) if known else None
+        """The mean score at the end over all learned domains."""
+        return self.mean(matrix.score(-1, name) for name in matrix.learned_at())
 
     def lost(self, best: float, last: float) -> float | None:
         """What was lost between two scores: points, or how many times a perplexity is its best."""
@@ -151,11 +152,7 @@ class Measure:
 
     def forgetting(self, matrix: AccuracyMatrix) -> float | None:
         """The mean of what earlier domains lost."""
-        return self.mean_loss(self.lost_of(matrix, name) for name in matrix.learned_at())
-
-    def mean_loss(self, losses: Iterable[float | None]) -> float | None:
-        known = [one for one in losses if one is not None]
-        return None if not known else geometric_mean(known) if self.is_perplexity else fmean(known)
+        return self.mean(self.lost_of(matrix, name) for name in matrix.learned_at())
 
     def lost_text(self, lost: float | None) -> str:
         if lost is None:

@@ -1,12 +1,11 @@
 """The models: an encoder, and a model around it that classifies texts or pairs of texts, or replies to messages."""
 
-from memgrow.models.base import Encoder, Model, StepOutput, Tally
+from memgrow.models.base import Model, Tally
 from memgrow.models.classifier import (
     REPLY,
     TASKS,
     Classifier,
     PairClassifier,
-    TextClassifier,
     build,
     check_numbers,
     rebuild,
@@ -20,7 +19,6 @@ __all__ = [
     "REPLY",
     "TASKS",
     "Classifier",
-    "Encoder",
     "Model",
     "ModelSettings",
     "PairClassifier",
@@ -28,9 +26,7 @@ __all__ = [
     "PretrainedSettings",
     "RecurrentEncoder",
     "Responder",
-    "StepOutput",
     "Tally",
-    "TextClassifier",
     "build",
     "check_numbers",
     "rebuild",

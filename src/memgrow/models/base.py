@@ -45,17 +45,11 @@ class Encoder(WithoutExtraState, ABC):
         """For each of `banks`: the weight of every slot, (R, T, slots), 0 after the end of a text."""
 
     @abstractmethod
-    def plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        initial_logit_bias: float = 0.0,
-        words: Tensor | None = None,
-    ) -> None:
-        """Plan new slots, units and vectors (new, embedding) of new words; `growth.commit()` adds them."""
+    def plan(self, growth: Growth, *, hidden: int = 0, words: Tensor | None = None, **memory: Any) -> None:
+        """Plan new units, vectors (new, embedding) of new words, and slots; `growth.commit()` adds them.
+
+        `memory` has slots, their domain and their logit bias, as of `MemoryBank.plan`.
+        """
 
     @abstractmethod
     def shape(self) -> dict[str, Any]:
@@ -207,21 +201,9 @@ class Model(WithoutExtraState, ABC):
     def _plan(self, growth: Growth, *, hidden: int, words: int, labels: int, **memory: Any) -> None:
         """Plan the growth of all but the encoder; `memory` has slots, their domain and their logit bias."""
 
-    def add_column(
-        self,
-        hidden: int,
-        slots: int = 0,
-        domain: str | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
-    ) -> None:
-        """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
-        self._widen(hidden, slots, domain)
-        if optimizer is not None:
-            optimizer.add_param_group({"params": self.newest_parameters()})
-
     @abstractmethod
-    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
-        """Add the column and its head."""
+    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
+        """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
 
     @property
     def settings(self) -> ModelSettings:
@@ -233,21 +215,17 @@ class Model(WithoutExtraState, ABC):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of words it knows, padding and unknown included."""
         return self.encoder.vocabulary_size
 
     @property
     def word_vectors(self) -> nn.Embedding | None:
-        """The table of word vectors that new words join."""
         return self.encoder.word_vectors
 
     @property
     def banks(self) -> Sequence[MemoryBank]:
-        """The banks that new slots join."""
         return self.encoder.banks
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Those of all heads."""
         return list(self.heads.parameters())
 
     def multiplications(self, texts: int) -> int:

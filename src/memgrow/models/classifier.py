@@ -42,7 +42,6 @@ class LabelLayer(nn.Linear):
         return torch.cat([F.linear(x, weight, bias) for weight, bias in parts], dim=-1)
 
     def plan(self, growth: Growth, labels: int) -> None:
-        """Plan this many new labels, after the old ones."""
         if labels:
             for parameter in (self.weight, self.bias):
                 growth.enlarge(parameter, 0, [(self.out_features, labels)], growth.mean_of(parameter))
@@ -149,7 +148,7 @@ class Classifier(Model):
         layer = RandomFeatures(self.heads[-1][0].in_features, features, bias=False)
         self.heads[-1] = nn.Sequential(layer, LabelLayer(features, self.labels)).to(self.device)
 
-    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
+    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
         cast(RecurrentEncoder, self.encoder).add_column(hidden, slots, domain)
         self.heads.append(self._new_head(len(self.encoder.sizes)))
 
@@ -168,8 +167,6 @@ class Classifier(Model):
 
 
 class TextClassifier(Classifier):
-    """One text, one label."""
-
     texts = 1
     copies = 1
 
@@ -204,14 +201,10 @@ def build(
     domain: str | None = None,
     files: EncoderFiles | None = None,
 ) -> Model:
-    """A new model for one of the TASKS."""
-    encoder: Encoder
     if isinstance(settings, PretrainedSettings):
         assert files is not None
-        encoder = PretrainedEncoder.create(settings, files, domain)
-    else:
-        encoder = RecurrentEncoder(settings, words, domain)
-    return _around(encoder, task, labels)
+        return _around(PretrainedEncoder.create(settings, files, domain), task, labels)
+    return _around(RecurrentEncoder(settings, words, domain), task, labels)
 
 
 def rebuild(
@@ -259,22 +252,19 @@ def check_numbers(model: Model, stored: Mapping[str, Tensor]) -> None:
 def _rebuild(
     task: str, settings: ModelSettings, labels: int, shape: Mapping[str, Any], files: EncoderFiles | None
 ) -> Model:
-    encoder: Encoder
-    if isinstance(settings, PretrainedSettings):
-        assert files is not None
-        encoder = PretrainedEncoder.rebuild(settings, files, shape)
-    else:
-        encoder = RecurrentEncoder.rebuild(settings, shape)
-    model = _around(encoder, task, labels)
+    def encoder() -> Encoder:
+        if isinstance(settings, PretrainedSettings):
+            assert files is not None
+            return PretrainedEncoder.rebuild(settings, files, shape)
+        return RecurrentEncoder.rebuild(settings, shape)
+
+    model = _around(encoder(), task, labels)
     if isinstance(model, Classifier) and "projection" in shape:
         model.project(shape["projection"])
     if isinstance(model, Classifier) and "labels" in shape:
         model.label_blocks = shape["labels"]
     if isinstance(model, Classifier) and "domain_memory" in shape:
-        base = None
-        if isinstance(settings, PretrainedSettings):
-            assert files is not None
-            base = PretrainedEncoder.rebuild(settings, files, shape)
+        base = cast(PretrainedEncoder, encoder()) if settings.is_pretrained else None
         model.memory = DomainMemory.restore(shape["domain_memory"], base)
     return model
 

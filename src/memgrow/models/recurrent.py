@@ -177,17 +177,8 @@ class RecurrentEncoder(Columns, Encoder):
     def attention(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
         return self.bank_weights(self._embedded(words, lengths))
 
-    def plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        initial_logit_bias: float = 0.0,
-        words: Tensor | None = None,
-    ) -> None:
-        self.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, initial_logit_bias=initial_logit_bias)
+    def plan(self, growth: Growth, *, hidden: int = 0, words: Tensor | None = None, **memory: Any) -> None:
+        self.newest.plan(growth, hidden=hidden, **memory)
         if words is not None and len(words):
             total = self.vocabulary_size + len(words)
             growth.enlarge(self.embedding.weight, 0, [(self.vocabulary_size, len(words))], lambda _: words)
@@ -212,10 +203,7 @@ def first_vectors(words: Sequence[str], size: int, file: str | Path | None = Non
         return torch.randn(len(words), size) * SPREAD, 0
     vectors = _read(str(file), tuple(words))
     if vectors.size != size:
-        raise SettingsError(
-            f"the vectors of {file} have {vectors.size} numbers, and this model's words {size}: "
-            f"use vectors of {size}, or a model with embedding: {vectors.size}"
-        )
+        raise SettingsError(f"the vectors of {file} have {vectors.size} numbers: this model needs {size}")
     found = [index for index, word in enumerate(words) if word in vectors.rows]
     known = torch.from_numpy(np.stack([vectors.rows[words[index]] for index in found])) if found else None
     rows = torch.randn(len(words), size) * (SPREAD if known is None else float(known.std()))

@@ -91,11 +91,16 @@ class Responder(Model):
         decoder = self.decoder.bank_weights(self._inputs(teacher_forced(replies, reply_lengths)), first)
         return [*self.encoder.attention(words, lengths), *decoder]
 
-    def attention_shares(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> "Shares":
-        """The share of attention of each domain's slots, for messages and their replies."""
+    def attention_shares(
+        self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor
+    ) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
+        """For each bank of the encoder, then of the decoder: the share of attention of each domain's slots.
+
+        (B, T) at each word of the message; (B, L + 1) when each word of the reply is to be said, and the end.
+        """
         weights = self.attention(words, lengths, replies, reply_lengths)
         shares = [bank.share(each) for bank, each in zip(self.banks, weights, strict=True)]
-        return Shares(shares[: len(self.encoder.banks)], shares[len(self.encoder.banks) :])
+        return shares[: len(self.encoder.banks)], shares[len(self.encoder.banks) :]
 
     def _plan(self, growth: Growth, *, hidden: int, words: int, labels: int, **memory: Any) -> None:
         if labels:
@@ -105,7 +110,7 @@ class Responder(Model):
             head.output.plan_words(growth, words)
         self.heads[-1].plan(growth, self.encoder.layout(hidden), self.decoder.layout(hidden), hidden)
 
-    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
+    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
         self.encoder.add_column(hidden, slots, domain)
         self.decoder.add_column(hidden, slots, domain)
         self.heads.append(self._new_head(len(self.encoder.sizes)))
@@ -244,7 +249,6 @@ class TeacherForced(NamedTuple):
         return flat.index_copy(0, self.positions, rows).view(*self.shape, *rows.shape[1:])
 
     def gather(self, spread: Tensor) -> Tensor:
-        """The opposite of `spread`."""
         return spread.flatten(0, 1).index_select(0, self.positions)
 
 
@@ -268,13 +272,6 @@ class ReplyLoss:
     total: Tensor  # over all tokens; gradients go through this one
     tokens: Tensor  # (B, L + 1): of each token, 0 after the end; no gradients
     count: int  # of tokens
-
-
-class Shares(NamedTuple):
-    """For each bank of the newest columns: the share of attention of each domain's slots."""
-
-    encoder: list[dict[str, Tensor]]  # (B, T) each: at each word of the message, 0 after its end
-    decoder: list[dict[str, Tensor]]  # (B, L + 1) each: when each word of the reply is to be said, and the end
 
 
 def _total(layout: Layout) -> int:

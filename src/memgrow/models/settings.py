@@ -58,7 +58,6 @@ class ModelSettings:
         return self, None
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as JSON, for a saved model."""
         return {name: value for name, value in asdict(self).items() if name not in LATER_SETTINGS or value}
 
 
@@ -120,9 +119,7 @@ class PretrainedSettings(ModelSettings):
         except ValueError:
             positions = (-1,)
         if positions[0] < 0:
-            raise SettingsError(
-                f"memory_layers {self.memory_layers!r} is not a list of layers: write auto, or numbers such as '3,5'"
-            )
+            raise SettingsError(f"memory_layers {self.memory_layers!r} is not a list of layers such as '3,5', or auto")
         return positions
 
     def resolve(self) -> "tuple[Self, EncoderFiles | None]":

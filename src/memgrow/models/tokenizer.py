@@ -26,7 +26,6 @@ def tokenize_for(
 
 
 def word_tokenizer(settings: ModelSettings) -> Callable[[str], list[str]]:
-    """Splits a text into words."""
     return tokenize_lower if settings.lowercase else tokenize
 
 
@@ -40,7 +39,6 @@ def max_tokens(max_words: int, files: EncoderFiles | None = None) -> int:
 
 
 def token_strings(tokenized: Tokenized, files: EncoderFiles | None = None) -> list[tuple[list[str], ...]]:
-    """The tokens of each example as text."""
     if files is None:
         return [tuple(map(list, texts)) for texts in tokenized.texts]
     tokenizer = tokenizer_of(files)
@@ -86,7 +84,6 @@ class PieceTokenizer:
         return last
 
     def pieces(self, numbers: Sequence[int]) -> list[str]:
-        """The pieces of those numbers."""
         return [self._tokenizer.id_to_token(number) or "?" for number in numbers]
 
     def tokenize(self, examples: Sequence[Example], longest: int, joins_pairs: bool) -> Tokenized:
@@ -129,7 +126,6 @@ def _without_surrogates(text: str) -> str:
 
 
 def tokenizer_of(files: EncoderFiles) -> PieceTokenizer:
-    """The tokenizer of an encoder."""
     return _built(files.tokenizer)
 
 

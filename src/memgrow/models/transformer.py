@@ -399,20 +399,11 @@ class PretrainedEncoder(Encoder):
             memory.start_keys(domain, torch.cat(queries))
         self.train(was_training)
 
-    def plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        initial_logit_bias: float = 0.0,
-        words: Tensor | None = None,
-    ) -> None:
+    def plan(self, growth: Growth, *, hidden: int = 0, words: Tensor | None = None, **memory: Any) -> None:
         if hidden or (words is not None and len(words)):
             raise SettingsError("a pretrained encoder grows by slots only: use another method, such as F")
-        for memory in self.memories:
-            memory.plan(growth, slots=slots, domain=domain, initial_logit_bias=initial_logit_bias)
+        for one in self.memories:
+            one.plan(growth, **memory)
 
     def shape(self) -> dict[str, Any]:
         return {"memory": self.memories[0].growths}  # all memories grow together
@@ -448,7 +439,6 @@ class _MemoryHook:
 
 @lru_cache(maxsize=4)
 def config_of(text: str) -> Any:
-    """The configuration that transformers reads from config.json."""
     values = json.loads(text)
     with _transformers("the encoder") as library:
         return library.AutoConfig.for_model(values.pop("model_type"), **values)
@@ -462,13 +452,11 @@ def max_length(config: Any) -> int:
 
 
 def build_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
-    """The encoder with weights that are to be filled in."""
     with _transformers(files.name) as library:
         return replace_dropout(library.AutoModel.from_config(**_options(files, settings)))
 
 
 def load_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
-    """The encoder with the weights of its files."""
     assert files.weights is not None
     with _transformers(files.name) as library:
         backbone, loaded = library.AutoModel.from_pretrained(

@@ -151,16 +151,11 @@ def find_version(folder: ModelFolder, version: int | None) -> VersionFolder:
     """The current version, or the one after that many stages."""
     if version is None:
         return folder.versions[0]
-    numbers = [count_stages(one) for one in folder.versions]
+    numbers = [len(read_stages(one)) for one in folder.versions]
     if version not in numbers:
         kept = ", ".join(str(number) for number in sorted(numbers) if number)
         raise ModelError(f"{folder.path} keeps no version after stage {version}: it keeps {kept or 'none'}")
     return folder.versions[numbers.index(version)]
-
-
-def count_stages(version: VersionFolder) -> int:
-    """Number of stages of a version; 0 if it is damaged."""
-    return len(read_stages(version))
 
 
 def read_stages(version: VersionFolder) -> list[tuple[str, str]]:
@@ -178,7 +173,7 @@ def find_faults(path: str | Path) -> list[str]:
     def find(folder: ModelFolder) -> list[str]:
         found = []
         for number, version in enumerate(folder.versions):
-            prefix = f"earlier version {count_stages(version) or version.name}: " if number else ""
+            prefix = f"earlier version {len(read_stages(version)) or version.name}: " if number else ""
             found += [f"{prefix}{fault}" for fault in _faults_of(version)]
         if found and folder.raw != ModelFolder.read(path).raw:
             raise ModelError("replaced meanwhile")  # and read again
@@ -267,7 +262,6 @@ def _read_files(
 
 
 def read_history(version: VersionFolder) -> History:
-    """The history of a version, with the labels of its domains."""
     history = History.from_json(version.json(HISTORY), version.json(CONFIG).get("labels_by_domain"))
     check_types(HISTORY, history)
     if [row.learned for row in history.matrix.rows] != [stage.learned for stage in history.stages]:

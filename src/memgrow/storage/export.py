@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 GRAPH, ABOUT, TOKENIZER, CARD = "model.onnx", "memgrow-export.json", "tokenizer.json", "README.md"
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "probabilities"
 OPSET = 18
-MAX_PROTO_BYTES = 1_900_000_000  # weights of a larger model go to a second file
 TEST_LENGTH = 24  # tokens of the longest row on which a graph is tested
 TOLERANCE = 1e-4  # of probabilities
 
@@ -67,9 +66,7 @@ def export_onnx(learner: "Learner", path: str | Path) -> None:
     if isinstance(model, Classifier) and model.memory is not None and model.memory.routes:
         raise ModelError("this model reads its domain memory, which ONNX cannot: use --to huggingface or memgrow serve")
     if not isinstance(model, Classifier) or not isinstance(model.encoder, PretrainedEncoder):
-        raise ModelError(
-            "only classifiers on a pretrained encoder can be exported to ONNX: use --to huggingface, or memgrow serve"
-        )
+        raise ModelError("only classifiers on a pretrained encoder become ONNX: use --to huggingface, or memgrow serve")
     for name in ("onnx", "onnxruntime", "onnxscript"):
         try:
             import_module(name)
@@ -104,7 +101,7 @@ def export_onnx(learner: "Learner", path: str | Path) -> None:
         for name, text in {**files.licences, TOKENIZER: tokenizer.to_str()}.items():
             (folder / name).write_text(text, encoding="utf-8")
         (folder / ABOUT).write_bytes(pack_json(about))
-        _write_graph(_graph(probabilities), folder / GRAPH)
+        import_module("onnx").save_model(_graph(probabilities), str(folder / GRAPH))
         _check_graph(folder / GRAPH, probabilities, longest)
 
 
@@ -173,13 +170,6 @@ def _without_paths(proto: Any) -> Any:
     return proto
 
 
-def _write_graph(proto: Any, path: Path) -> None:
-    import onnx
-
-    large = sum(tensor.ByteSize() for tensor in proto.graph.initializer) > MAX_PROTO_BYTES
-    onnx.save_model(proto, str(path), save_as_external_data=large, location=f"{path.name}.data" if large else None)
-
-
 def _check_graph(path: Path, probabilities: Probabilities, longest: int) -> None:
     """Refuse a graph that does not give the probabilities of `predict` on rows of three lengths."""
     import onnxruntime
@@ -215,6 +205,4 @@ def _new_folder(path: str | Path) -> Iterator[Path]:
                 if file.is_file():
                     sync_file(file)
     except OSError as error:
-        raise ModelError(
-            f"cannot write {path} ({error.strerror or error}): make room or choose another place"
-        ) from error
+        raise ModelError(f"cannot write {path} ({error.strerror or error}): choose another place") from error

@@ -49,8 +49,6 @@ OLD_VERSION = re.compile("version-[0-9a-f]{8}")  # of formats 1 and 2
 
 
 class VersionFolder:
-    """The folder of a version."""
-
     def __init__(self, path: Path, sha256: Mapping[str, str] | None = None) -> None:
         """`sha256` are the checksums by name of file; without them they are read from the folder."""
         self.path = path
@@ -107,7 +105,6 @@ class VersionFolder:
         return load_tensors(self.path / name) if name in self else {}
 
     def shapes(self, *names: str) -> Shapes:
-        """The shapes of all tensors of these files."""
         found: Shapes = {}
         for name in names:
             found |= stored_shapes(self.path / name) if name in self else {}
@@ -206,9 +203,7 @@ class ModelFolder:
         path = Path(os.path.realpath(path))
         if not (path / MANIFEST).exists():
             if others := foreign_names(path):
-                raise ModelError(
-                    f"{path} is not a memgrow model and holds other files ({others[0]}): choose another name"
-                )
+                raise ModelError(f"{path} is not a memgrow model and holds other files ({others[0]}): choose another")
             return cls(path)
         found = cls.read(path)
         if found.format != FORMAT:
@@ -250,9 +245,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelError(
-            f"cannot write {path} ({reason}): make room or choose another place; the model is unchanged"
-        ) from error
+        raise ModelError(f"cannot write {path} ({reason}): make room; the model is unchanged") from error
 
 
 def read_settled(path: str | Path, read: Callable[[ModelFolder], Result]) -> Result:
@@ -329,9 +322,7 @@ def _acquire(path: Path, wait: float, on_wait: Callable[[str], None] | None) -> 
     except Timeout as error:
         raise ModelError(f"{busy}: wait for it (`memgrow adapt --wait`) or stop it") from error
     except OSError as error:
-        raise ModelError(
-            f"cannot write to {path} ({error.strerror or error}): allow it, or choose another place"
-        ) from error
+        raise ModelError(f"cannot write to {path} ({error.strerror or error}): choose another place") from error
     return lock
 
 

@@ -6,16 +6,7 @@ from pathlib import Path
 
 from memgrow.errors import ModelError, SettingsError
 from memgrow.evaluation.history import History, Stage
-from memgrow.storage.checkpoint import (
-    BASE,
-    CONFIG,
-    DAMAGED,
-    count_stages,
-    find_version,
-    read_history,
-    read_stages,
-    write_files,
-)
+from memgrow.storage.checkpoint import BASE, CONFIG, DAMAGED, find_version, read_history, read_stages, write_files
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, VersionFolder, hold, read_settled
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import LearnerConfig, LearnerState
@@ -26,8 +17,6 @@ MAX_VERSIONS = 100
 
 @dataclass(frozen=True)
 class SavedVersion:
-    """A version of a model in its folder."""
-
     number: int | None  # of stages; None: it is damaged
     history: History | None  # None: it is damaged
     size: int  # bytes of its files
@@ -155,13 +144,16 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
     with hold(folder):
         found = ModelFolder.to_write(folder)
         current, *earlier = found.versions
-        newest = count_stages(current)
+        newest = len(read_stages(current))
         if not earlier:
             raise ModelError(f"{folder} keeps no earlier version to go back to: see --keep-versions of `memgrow adapt`")
         if to is not None and to == newest:
             raise ModelError(f"{folder} is at stage {to} already: there is nothing to undo")
         target = earlier[0] if to is None else find_version(found, to)
-        _refuse_unfinished(folder, newest)
+        resume = ResumeFolder.in_model(folder, newest, {}, 0)
+        resume.clear_ended()
+        if resume.is_unfinished:
+            raise ModelError(f"{folder} has an unfinished adaptation: run it again, or remove {resume.folder}")
         target.check()
         history, before = read_history(target), _list_versions(found)[0].history
         rest = earlier[earlier.index(target) + 1 :]
@@ -170,15 +162,5 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
             tuple(before.stages[len(history.stages) :]) if before else (),
             target.json(CONFIG)["task"],
             history,
-            tuple(number for one in rest if (number := count_stages(one))),
-        )
-
-
-def _refuse_unfinished(path: str | Path, stage: int) -> None:
-    resume = ResumeFolder.in_model(path, stage, {}, 0)
-    resume.clear_ended()
-    if resume.is_unfinished:
-        raise ModelError(
-            f"{path} has an unfinished adaptation: finish it first (run it again as it was), or remove "
-            f"{resume.folder} to give it up"
+            tuple(number for one in rest if (number := len(read_stages(one)))),
         )

@@ -53,10 +53,7 @@ def check_stage(domains: Sequence[Domain], task: str | None, labels: Sequence[st
     for domain in domains:
         for part in ("train", "validation"):
             if not getattr(domain, part):
-                raise DataError(
-                    f"{domain.name} has no {part} examples: give more rows or a file for that part "
-                    "(in Python, Domain.from_rows draws missing parts)"
-                )
+                raise DataError(f"{domain.name} has no {part} examples: give more rows or a file for that part")
     first = domains[0].train[0]
     task = task or (REPLY if first.reply is not None else "pair" if first.pair is not None else "text")
     new = sorted({label for domain in domains for label in domain.labels}.difference(labels or ()))
@@ -114,10 +111,7 @@ def domains_of_stage(
         return [domain]
     missing = [name for name in learned if name not in {one.name for one in (*earlier, domain)}]
     if missing:
-        raise SettingsError(
-            f"{method.name} trains on all domains at once: give the data of {', '.join(missing)} again, "
-            "or use an incremental method"
-        )
+        raise SettingsError(f"{method.name} trains on all domains at once: give the data of {', '.join(missing)} again")
     return [*earlier, domain]
 
 
@@ -133,15 +127,10 @@ def label_warnings(stage: StageData, tested: Iterable[Domain], baseline: Mapping
     for domain in tested:
         if unknown := labels_in(domain.test) - set(stage.labels):
             count = sum(example.label in unknown for example in domain.test)
-            yield (
-                f"{domain.name}: {count:,} of {len(domain.test):,} test examples have labels that the model does not "
-                f"have yet ({listed(sorted(unknown))}) and count as wrong"
-            )
+            labels = listed(sorted(unknown))
+            yield f"{domain.name}: {count:,} of {len(domain.test):,} test examples have unknown labels ({labels})"
         if domain.test and baseline.get(domain.name, share := majority(domain.test)[1]) != share:
-            yield (
-                f"{domain.name}: the test examples differ from those used before, so that forgetting cannot be "
-                "compared: give the same test file each time"
-            )
+            yield f"{domain.name}: the test examples differ from those used before: give the same ones each time"
 
 
 def weak_scores(

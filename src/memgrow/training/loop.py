@@ -28,8 +28,6 @@ PERFECT = 1.0  # no later epoch can be better
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The result of a training."""
-
     epochs: int
     best_epoch: int
     validation: float
@@ -217,7 +215,6 @@ def optimizer_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, n
 def load_optimizer_state(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]
 ) -> None:
-    """Restore what `optimizer_state` returned."""
     for key, tensor in state.items():
         kind, name = key.split("/", 1)
         if name not in parameters:

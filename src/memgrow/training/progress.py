@@ -31,18 +31,9 @@ class Progress(Protocol):
 
 
 class PlainProgress:
-    """Writes notes and a line for each epoch to standard error."""
-
-    def __init__(self) -> None:
-        self._last = ""
-
     def step(self, step: Step) -> None:
-        if step.loss is None or step.batch < step.batches:
-            return
-        line = f"{step.domain}: epoch {step.epoch}/{step.epochs}, loss {step.loss:.3f}"
-        if line != self._last:
-            self._last = line
-            self.note(line)
+        if step.loss is not None and step.batch == step.batches:
+            self.note(f"{step.domain}: epoch {step.epoch}/{step.epochs}, loss {step.loss:.3f}")
 
     def note(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
@@ -65,9 +56,7 @@ def find_progress(progress: Progress | bool | None) -> Progress:
     if progress is True:
         return PlainProgress()
     if not (callable(getattr(progress, "step", None)) and callable(getattr(progress, "note", None))):
-        raise SettingsError(
-            f"progress must be True, or an object with the methods step and note, not {type(progress).__name__}"
-        )
+        raise SettingsError(f"progress must be True or have methods step and note, not {type(progress).__name__}")
     return progress
 
 

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from memgrow.data.disk import TRAINING, load_tensors, read_metadata, save_tensors, sync_folder
+from memgrow.data.disk import TRAINING, load_tensors, read_metadata, save_tensors, sync_folder, wrong_part
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.evaluation.history import Curve
 from memgrow.nn.device import is_out_of_memory
@@ -41,13 +41,10 @@ class TrainState:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TrainState":
         """What `asdict` made JSON of."""
-        for one in fields(cls):
-            if one.name == "curve":
-                continue
-            number = value[one.name]
-            if type(number) not in (type(one.default), int) or not number >= -1:
-                raise ValueError(f"{one.name} is {number!r}")
-        return cls(**{**value, "curve": Curve.from_json(value.get("curve", {}))})
+        state = cls(**{**value, "curve": Curve.from_json(value.get("curve", {}))})
+        if (wrong := wrong_part(state, cls, "state")) or not min(state.epoch, state.batch, state.best) >= -1:
+            raise ValueError(wrong or "a number is out of range")
+        return state
 
     def after_epoch(
         self, score: float, seconds: float, loss: float | None = None, newest: bool = False
@@ -110,9 +107,7 @@ class ResumeFolder:
             temporary.replace(self.folder / STATE)
             sync_folder(self.folder)
         except (OSError, SafetensorError) as error:
-            raise ModelError(
-                f"cannot save the state of the training to {self.folder} ({brief(error)}): make room and run it again"
-            ) from error
+            raise ModelError(f"cannot save the training to {self.folder} ({brief(error)}): make room") from error
         self._saved = time.monotonic()
         self._took = self._saved - began
 

@@ -122,7 +122,6 @@ class LearnerConfig:
     vectors: RememberedVectors | None = None  # word vectors that new words start with
 
     def tokenize(self, examples: Sequence[Example]) -> Tokenized:
-        """Examples as the tokens that the encoder reads."""
         return tokenize_for(self.model, examples, self.training.max_words, self.encoder)
 
     @property
@@ -151,13 +150,10 @@ class LearnerState:
 
 @dataclass(frozen=True)
 class Defaults:
-    """A method and its settings."""
-
     method: str = RECOMMENDED
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     options: MethodSettings = field(default_factory=MethodSettings)
-    suits: str = ""  # what it was chosen for
 
 
 # A pretrained encoder: a low rate that falls to zero, at most five epochs. A first domain with few rows trains longer
@@ -177,15 +173,13 @@ LOWERCASE = ModelSettings(lowercase=True)
 SMALL = Defaults(
     model=replace(LOWERCASE, embedding=50, hidden=64, slots=64, perceptron=64),
     training=replace(RECURRENT, rate=1e-3, epochs=15),
-    suits="for a CPU, those of the recipe small",
 )
 SMALL_REPLIES = Defaults(
     method=RECOMMENDED_FOR_REPLIES,
     model=replace(LOWERCASE, cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
     training=replace(RECURRENT, rate=2e-3, epochs=15),
-    suits="for a CPU, those of the recipe small-dialogue",
 )
-PAPER = Defaults(model=LOWERCASE, training=RECURRENT, suits="for a GPU, the paper's")
+PAPER = Defaults(model=LOWERCASE, training=RECURRENT)
 PAPER_REPLIES = replace(PAPER, method=RECOMMENDED_FOR_REPLIES)
 
 
@@ -206,22 +200,14 @@ def defaults_for_device(device: torch.device, replies: bool = False) -> Defaults
     return replying if replies else labelled
 
 
-def sizes_line(usual: Defaults, model: ModelSettings, training: TrainingSettings) -> str:
-    """One line that tells the sizes of a new model."""
-    suits = usual.suits or "of the recipe"
-    if usual.suits and (model, training) != (usual.model, usual.training):
-        suits += ", but for what is set"
-    return (
-        f"Sizes {suits}: embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, "
-        f"{training_line(training)}"
-    )
-
-
-def training_line(training: TrainingSettings) -> str:
-    """Rate, batch and epochs in a few words."""
+def sizes_line(model: ModelSettings, training: TrainingSettings) -> str:
+    """One line that tells the sizes of a new model and how it trains."""
+    sizes = f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}"
+    if isinstance(model, PretrainedSettings):
+        sizes = f"encoder {model.encoder}"
     epochs = counted(training.max_epochs, "epoch")
     longer = f" (a model's first domain: {AUTO_STEPS} steps at least)" if training.epochs == AUTO else ""
-    return f"rate {training.rate:g}, batch {training.batch}, at most {epochs}{longer}"
+    return f"New model: {sizes}, rate {training.rate:g}, batch {training.batch}, at most {epochs}{longer}"
 
 
 def advice_for(config: LearnerConfig) -> str:
