@@ -148,6 +148,18 @@ def atomic_write(path: str | Path, content: bytes | str) -> Path:
     return Path(path)
 
 
+def write_new(path: Path, content: bytes | str) -> None:
+    """Write a file that does not exist, such as one in a new folder: no link is followed."""
+    with path.open("xb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def open_own(path: Path) -> BinaryIO:
+    """Open a file to read, but neither a link nor a pipe that one would wait for."""
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return open(path, "rb", opener=lambda name, given: os.open(name, given | flags))
+
+
 @contextmanager
 def open_output(path: str | Path) -> Iterator[BinaryIO]:
     """`atomic_open` for a file that the user names: links are followed, pipes and devices are written to directly."""

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from memgrow.data.disk import lone_surrogate
+from memgrow.data.disk import atomic_write, lone_surrogate
 from memgrow.data.domain import PARTS, Example, Stream
 from memgrow.errors import DataError, SettingsError, brief, listed
 
@@ -269,7 +269,7 @@ def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
     Path(folder).mkdir(parents=True, exist_ok=True)
     for path, domain in paths.items():
         rows = (_fields(example) | {"split": part} for part in PARTS for example in getattr(domain, part))
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8", newline="\n")
+        atomic_write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return list(paths)
 
 
