@@ -292,9 +292,11 @@ def complain(sentence: str) -> None:
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
 
 
-def _show_warning(*given: Any, **_: Any) -> None:
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
     """Print a warning, which may repeat names and texts, to standard error."""
-    notes.print(Text(warnings.formatwarning(*given[:4], "").rstrip()), soft_wrap=True)
+    notes.print(Text(warnings.formatwarning(message, category, filename, lineno, "").rstrip()), soft_wrap=True)
 
 
 def _terminate(number: int, frame: Any) -> None:
