@@ -147,3 +147,11 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
         read_vectors(tmp_path / "absent.txt", [])
     with pytest.raises(DataError, match="not a file"):
         read_vectors(str(tmp_path), [])
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memgrow.data.disk.MAX_UNPACKED", 1 << 20)
+    path = tmp_path / "bomb.txt.gz"
+    path.write_bytes(gzip.compress(b"a 0.5 0.5\n" * 1_000_000, 9))
+    with pytest.raises(DataError, match="unpacks to more"):
+        read_vectors(path, ["zebra"])

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from memgrow.data.disk import atomic_write, lone_surrogate
+from memgrow.data.disk import Unpacked, atomic_write, check_unpacked, lone_surrogate
 from memgrow.data.domain import PARTS, Example, Stream
 from memgrow.errors import DataError, SettingsError, brief, listed
 
@@ -27,7 +27,7 @@ SEPARATORS = "_-."  # between the name of a domain and that of a part
 DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
 
-PARQUET_BATCH, MAX_PARQUET_BYTES = 256, 4 << 30
+PARQUET_BATCH = 256  # rows
 Row = tuple[int, Mapping[str, object]]  # line (of Parquet: row), and fields by column
 Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
 
@@ -123,9 +123,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """The lines of a plain or compressed text file with their numbers and ends."""
-    with gzip.open(path) if _is_compressed(path) else path.open("rb") as raw:
+    with io.BufferedReader(Unpacked(path)) if _is_compressed(path) else path.open("rb") as raw:
         # Undecodable bytes become lone surrogates, so that the error can name their line.
-        text = io.TextIOWrapper(cast(IO[bytes], raw), encoding, errors="surrogateescape", newline="\n")
+        text = io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="\n")
         number = 0
         try:
             for number, line in enumerate(iter(partial(text.readline, MAX_ROW + 1), ""), 1):
@@ -216,8 +216,7 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
             unpacked, first = 0, 1
             for batch in file.iter_batches(PARQUET_BATCH):
                 unpacked += batch.nbytes
-                if unpacked > MAX_PARQUET_BYTES:  # a file of kilobytes can unpack to anything
-                    raise DataError(f"{path} unpacks to more than {MAX_PARQUET_BYTES >> 30} GiB: split it")
+                check_unpacked(path, unpacked)
                 yield from enumerate(batch.to_pylist(), first)
                 first += len(batch)
     except DataError:
