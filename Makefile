@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test behaviour style test-gpu test-extras test-minimum torture size lint docs-check bench dist try-wheel clean
+.PHONY: help demo check test behaviour style test-gpu test-extras test-minimum torture lock size lint docs-check bench dist try-wheel clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ SEED ?= 0
 torture: .venv/installed ## ten minutes of kills, full disks, crowds and damage: nothing is lost
 	$(BIN)/pytest torture -n 2 --seed $(SEED) --counts results/torture/counts.json
 	$(BIN)/python docs/figures.py --write
+
+lock: ## requirements.lock: hashes of all packages that memgrow runs with; needs uv
+	python release/lock.py
 
 size: .venv/installed ## how large the package is, with the limits that are aimed at
 	$(BIN)/python benchmarks/size.py

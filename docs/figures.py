@@ -307,6 +307,49 @@ def five_genres() -> str:
     return table(header, rows, f"Average over five genres at the end, 10 seeds. From {made}.")
 
 
+def privacy() -> str:
+    found = read("privacy")
+    names = {
+        "drift": "`drift.json`: mean features",
+        "gaussians": "key of an encoder's domain (`+memory`)",
+        "counts": "key of a BiLSTM's domain (`+memory`)",
+        "vocabulary": "`vocabulary.json`, `min_documents=2`",
+    }
+    sizes = ("30", "100", "300", "1000")
+    rows = []
+    for name, about in names.items():
+        one = found["statistics"][name]
+        best = [max(one["auc"][size].values()) if size in one["auc"] else None for size in sizes]
+        words = one.get("words_found", {}).get("stored", "-")
+        rows.append([about, *("not stored" if value is None else f"{value:.2f}" for value in best), str(words)])
+    watched = "; ".join(
+        f"of a domain with {size} texts `memgrow watch` notices {100 * one['noise']:.0f}% of windows of other domains, "
+        f"without noise {100 * one['none']:.0f}%"
+        for size, one in found["drift_noticed"].items()
+    )
+    return table(
+        ("statistic", *(f"{size} texts" for size in sizes), f"words found, of {found['secret_words']}"),
+        rows,
+        f"The best of several attacks, mean of {found['draws']} draws of texts about films; the attacker has "
+        f"{found['background']:,} other texts.",
+        f"Words of a text that a domain has {found['copies']} times, found by a beam search over "
+        f"{found['candidates']:,} words; by the encoder, over 300 words that include them, in a label of 5 texts.",
+        f"Noise and drift: {watched}.",
+        f"From {command(found)}.",
+    )
+
+
+def privacy_keys() -> str:
+    found = read("privacy")
+    sizes = ("30", "100", "300")
+    rows = [
+        [name, *(f"{one[size]['auc']:.2f}" for size in sizes), *(f"{100 * one[size]['routed']:.1f}" for size in sizes)]
+        for name, one in found["keys"].items()
+    ]
+    header = ("key", *(f"AUC, {size} texts" for size in sizes), *(f"routed right, %, {size} texts" for size in sizes))
+    return table(header, rows, f"Routing among the four domains of sentiment. From {command(found)}.")
+
+
 def torture() -> str:
     rows = [
         [
@@ -448,7 +491,7 @@ STUDIES += [f"paper-{name}" for name in ("legend", "recommended", "slots", "rate
 STUDIES += [f"study-{name}" for name in (*STREAMS, "slots")]
 STUDIES += [f"protocol-{family}" for family in ("bilstm", "encoder", "replies")]
 NAMED = (readme, matrix, demo, rehearsal, sentiment, bag_of_words, encoders_command, encoders_answer, encoders_short)
-NAMED += (few_rows, protocol, five_genres, torture, serving, drift, speed)
+NAMED += (few_rows, protocol, five_genres, torture, serving, drift, speed, privacy, privacy_keys)
 NAMED += (false_positives, reply_lengths, ridge)
 BLOCKS: dict[str, Callable[[], str]] = {one.__name__.replace("_", "-"): one for one in NAMED}
 BLOCKS |= {name: partial(study, name) for name in STUDIES}

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from typer.testing import CliRunner
 
 from memgrow import Learner, synthetic_stream
@@ -87,7 +88,7 @@ def state(folder: Path, versions: bool = True) -> str:
     digest = hashlib.sha256(repr([*known, numbers, learner.calibration, learner.training]).encode(errors="replace"))
     for name, tensor in sorted(learner.trained().state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().contiguous().flatten().numpy().tobytes())
+        digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())  # also bfloat16
     return digest.hexdigest()
 
 

@@ -175,8 +175,9 @@ def test_inspect_shows_history_versions_and_attention(memgrow, made):
 
 def test_undo_takes_back_the_last_domain(memgrow, model, data):
     before = memgrow.done("predict", model, "the stew", "it was hot")
+    (digest, *_) = (one["digest"] for one in json.loads(memgrow.done("inspect", model, "--json"))["versions"])
     memgrow.done("adapt", model, data["clinic"])
-    memgrow.done("undo", model)
+    assert f"digest {digest}" in memgrow.done("undo", model)
     assert memgrow.learnt(model) == [("kitchen",), ("harbour",)]
     assert memgrow.done("predict", model, "the stew", "it was hot") == before
 

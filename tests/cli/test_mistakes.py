@@ -84,6 +84,15 @@ def test_terminal_commands_in_names_are_shown_and_not_obeyed(memgrow, jsonl, rev
     assert json.loads(memgrow.done("predict", tmp_path / "m", "a"))["label"].startswith("\x1b")
 
 
+def test_terminal_commands_in_warnings_are_shown_and_not_obeyed():
+    program = (
+        "import warnings; from memgrow.cli.app import run; run(lambda **_: warnings.warn('\\x1b[2Jglyph'), 'memgrow')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert r"\x1b[2Jglyph" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
 # Interruptions
 
 HANGING = """

@@ -43,7 +43,7 @@ def drawn_reference(shift: float, texts: int = 1000) -> DomainReference:
     mean = (RNG.normal(size=(texts, FEATURES)) * SCALES).mean(0)
     mean[0] += shift
     spread = (variances.sum(), (variances**2).sum(), (variances**3).sum())
-    return DomainReference(texts, tuple(map(float, mean)), tuple(map(float, spread)), Shares(200, 0.05, 0.01))
+    return DomainReference(texts, tuple(map(float, mean)), tuple(map(float, spread)), Shares(200, 0.05, 0.01), texts)
 
 
 def judged(shift: float, known: dict[str, DomainReference], unknown: float = 0.05, texts: int = 50) -> Verdict:
@@ -250,6 +250,43 @@ def test_a_repeated_text_weighs_as_much_as_any_other(texts):
     assert once.texts == often.texts
     own = text_features([(tokenize(secret.text),)])[0]
     assert np.linalg.norm(np.array(often.mean) - own) > 0.5
+
+
+@pytest.mark.parametrize("size", [100, 300, 1000])
+def test_membership_of_a_text_can_hardly_be_told(size):
+    """The best linear attack by somebody who knows 2,000 other texts of the same kind."""
+    rng = np.random.default_rng(size)
+    words = [f"w{number}" for number in range(3000)]
+    pool = [Example(" ".join(rng.choice(words, 15))) for _ in range(2 * size + 2000)]
+    features = text_features([(tokenize(one.text),) for one in pool])
+    others = features[2 * size :]
+    centre, inverse = others.mean(0), np.linalg.inv(np.cov(others, rowvar=False))
+    found = []
+    for half in (slice(0, size), slice(size, 2 * size)):
+        weights = inverse @ (np.array(summary(pool[half]).mean) - centre)
+        scores = (features[: 2 * size] - centre) @ weights
+        inside = np.isin(np.arange(2 * size), np.arange(2 * size)[half])
+        found.append((scores[inside][:, None] > scores[~inside]).mean())
+    assert np.mean(found) < 0.63  # the mean of two draws
+
+
+def test_noise_is_the_same_for_the_same_texts_and_the_test_knows_of_it(texts):
+    few = texts[0].train[:200]
+    one, again = summary(few), summary(few)
+    assert one == again
+    assert one.effective == pytest.approx(one.texts**2 / 1000)
+    features = text_features([tuple(map(tokenize, (pair.text, pair.pair))) for pair in few])
+    off = float(np.square(np.array(one.mean) - features.mean(0)).sum())
+    assert off == pytest.approx(one.spread[0] * (1 / one.effective - 1 / one.texts), rel=0.5)
+    elsewhere = [
+        judge(
+            60,
+            text_features([(tokenize(e.text), tokenize(e.pair)) for e in texts[0].test[s : s + 60]]).mean(0),
+            {"a": one},
+        ).p
+        for s in (0, 60, 120)
+    ]
+    assert min(elsewhere) > 0.01
 
 
 def test_few_distinct_texts_have_no_summary(texts):

@@ -89,6 +89,7 @@ def run_commands(folder: Path) -> dict[str, Any]:
     shapes = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr("memgrow.evaluation.drift.EXACT_TEXTS", 1)
         patch.setattr("memgrow.evaluation.drift.MIN_TEXTS", 20)  # for `watch`
         for name, words in COMMANDS.items():
             result = CliRunner().invoke(app, [*words.split(), "--json"], prog_name="memgrow", env={"COLUMNS": "80"})

@@ -30,3 +30,37 @@ def test_ci_runs_the_pythons_that_the_package_names():
     assert lists
     assert all(re.findall(r"[\d.]+", one) == named for one in lists)
     assert "- run: .ci/run\n" in workflow
+
+
+def test_the_lock_has_the_tested_versions_and_a_hash_of_each():
+    lock = re.sub(r"^#.*\n", "", text_of("requirements.lock"), flags=re.MULTILINE)
+    entries = [entry.split("\\\n") for entry in re.split(r"\n(?! )", lock.strip())]
+    for name, *hashes in entries:
+        assert hashes, name
+        assert all(re.fullmatch(r" +--hash=sha256:[0-9a-f]{64} ?", one) for one in hashes), name
+    tested = dict(re.findall(r"^([\w-]+)==([\w.]+)$", text_of("constraints.txt"), flags=re.MULTILINE))
+    found = dict(re.findall(r"^([\w-]+)==([\w.]+)", lock, flags=re.MULTILINE))
+    found |= re.findall(
+        r"^(torch) @ https://download\.pytorch\.org/whl/cpu/torch-([\d.]+)%2Bcpu-", lock, flags=re.MULTILINE
+    )
+    pinned = {name.replace("_", "-").lower(): version for name, version in tested.items()}
+    assert {name: version for name, version in found.items() if pinned.get(name, version) != version} == {}
+    extras = PROJECT["optional-dependencies"]
+    wanted = [
+        *PROJECT["dependencies"],
+        *(one for name in ("arrow", "encoders", "plots", "serve") for one in extras[name]),
+    ]
+    assert {re.match(r"[\w-]+", one)[0].lower() for one in wanted} <= found.keys()
+
+
+def test_what_is_fetched_to_build_is_pinned_by_content():
+    dockerfile, workflow = text_of("Dockerfile"), text_of(".github/workflows/ci.yml")
+    assert re.search(r"^FROM \S+@sha256:[0-9a-f]{64}$", dockerfile, flags=re.MULTILINE)
+    assert "--require-hashes -r requirements.lock" in dockerfile
+    assert all(
+        "--no-deps" in line for line in dockerfile.splitlines() if "pip install" in line and "hashes" not in line
+    )
+    assert "extra-index" not in (dockerfile + workflow).lower().replace("_", "-")
+    used = re.findall(r"uses: (\S+)", workflow)
+    assert used
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one) for one in used)

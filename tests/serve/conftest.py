@@ -36,6 +36,7 @@ def two_domains(
     learner = Learner.create("finetune+slots+vocab", model=tiny, training=short, device="cpu")
     for domain in list(stream)[:2]:
         with pytest.MonkeyPatch.context() as patch:  # so few texts have no drift statistics otherwise
+            patch.setattr("memgrow.evaluation.drift.EXACT_TEXTS", 1)
             patch.setattr("memgrow.evaluation.drift.MIN_TEXTS", 30)
             learner.adapt(domain, folder=folder)
     return folder

@@ -2,9 +2,16 @@
 
 import json
 import re
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from memgrow.serve.app import PAGE
+import httpx
+import pytest
+
+from memgrow.serve.app import PAGE, create_server
+from memgrow.serve.service import Service
 from memgrow.serve.settings import ServeSettings
 from tests.serve.conftest import PAIR, Serve
 
@@ -78,6 +85,49 @@ def test_pages_of_other_sites_can_change_nothing(serve: Serve) -> None:
     assert client.post("/rollback", json={}, headers={"origin": "http://127.0.0.1"}).json()["version"] == 1
 
 
+def test_a_foreign_name_of_this_machine_needs_the_token_for_everything(serve: Serve) -> None:
+    client, foreign = serve(token="secret").client, {"host": "evil.example"}
+    for path in ("/model", "/jobs", "/health", "/"):
+        assert client.get(path).status_code == 200
+        assert client.get(path, headers=foreign).status_code == 401
+    for headers, status in ((foreign, 401), ({**foreign, "authorization": "Bearer secret"}, 200), ({}, 200)):
+        assert client.post("/predict", json={"inputs": [PAIR]}, headers=headers).status_code == status
+
+
+def test_every_log_line_and_answer_about_the_model_names_its_digest(serve: Serve) -> None:
+    served = serve()
+    digest = served.service.publisher.current.digest
+    for path in ("/model", "/drift", "/jobs", "/health"):
+        answer = served.client.get(path).json()
+        assert (answer["version"], answer["digest"]) == (2, digest), path
+    rolled_back = served.client.post("/rollback", json={}).json()
+    served.client.get("/nowhere")
+    lines = [json.loads(line) for line in served.log.getvalue().splitlines()]
+    assert [line["digest"] for line in lines] == [digest] * 4 + [rolled_back["digest"]] * 2
+    assert digest != rolled_back["digest"]
+
+
+def test_slow_connections_lock_nobody_out(serve: Serve, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memgrow.serve.app.CONNECTIONS", 20)
+    server = create_server(Service(folder, ServeSettings(device="cpu", read_only=True)))
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as thread:
+        running = thread.submit(server.run, [listener])
+        address = listener.getsockname()
+        head = b"POST /predict HTTP/1.1\r\nhost: localhost\r\n"
+        slow = [socket.create_connection(address) for _ in range(60)]
+        try:
+            for number, one in enumerate(slow):  # an unfinished head, an unfinished body, nothing at all
+                one.sendall((head, head + b"content-length: 9\r\n\r\n{", b"")[number % 3])
+            for _ in range(3):
+                with httpx.Client(base_url="http://{}:{}".format(*address), timeout=5) as client:
+                    assert client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
+        finally:
+            for one in slow:
+                one.close()
+            server.should_exit = True
+            running.result(30)
+
+
 def test_local_addresses() -> None:
     for host, is_local in (("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("me", False)):
         assert ServeSettings(host=host).is_local == is_local
@@ -87,7 +137,8 @@ def test_a_read_only_service_changes_nothing(serve: Serve) -> None:
     client = serve(read_only=True).client
     assert client.post("/rollback", json={}).status_code == 403
     assert client.post("/adapt", files={"file": ("a.jsonl", b"x")}).status_code == 403
-    assert client.get("/jobs").json() == {"jobs": [], "read_only": True}
+    found = client.get("/jobs").json()
+    assert (found["jobs"], found["read_only"]) == ([], True)
     assert client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
 
 

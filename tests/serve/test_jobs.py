@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memgrow.data import Domain, Stream, write_jsonl
-from memgrow.errors import MemgrowError, SettingsError
+from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.serve import trainer
 from memgrow.serve.jobs import Job, JobQueue
@@ -266,6 +266,24 @@ def test_a_second_service_on_the_same_trainings_is_refused(serve: Serve) -> None
 # Failures
 
 
+def test_clients_see_no_absolute_path(
+    serve: Serve, third: bytes, in_process: None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ModelError(f"cannot write {folder}/versions (no room): see http://localhost/page/ or {folder}")
+
+    served = serve()
+    number = upload(served.client, third, publish="false").json()["job"]
+    wait(served.client, number)
+    with monkeypatch.context() as patch:
+        patch.setattr("memgrow.learner.Learner.save", fails)
+        answer = served.client.post(f"/jobs/{number}/publish")
+    assert answer.json()["detail"] == "cannot write versions (no room): see http://localhost/page/ or model"
+    shown = served.client.get("/jobs").text + served.client.get("/model").text
+    assert "no room" in shown
+    assert str(folder.parent) not in shown
+
+
 class Disk:
     full = False
 
@@ -311,12 +329,21 @@ def test_a_full_disk_costs_one_training_and_the_next_succeeds(
     assert is_cleared(jobs_of(folder) / first)
 
 
-def test_a_trainer_that_fails_is_reported(serve: Serve, third: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trainer_that_fails_is_reported_with_what_it_said(
+    serve: Serve, third: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     served = serve()
-    monkeypatch.setattr("memgrow.serve.jobs.sys.executable", shutil.which("false"))
+    broken = tmp_path / "python"  # in place of Python
+    broken.write_text(f"#!/bin/sh\nprintf 'first\\n\\033[31mno torch in {tmp_path}/lib%02000d\\n' 0 >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("memgrow.data.processes.sys.executable", str(broken))
     job = wait(served.client, upload(served.client, third).json()["job"])
     assert job["state"] == "failed"
-    assert "exit code" in job["error"]
+    assert "exit code 3" in job["error"]
+    assert r"\x1b[31mno torch in lib0" in job["error"]
+    assert str(tmp_path) not in job["error"]
+    assert len(job["error"]) < 400
+    assert "\x1b" not in capsys.readouterr().err
     assert "trainer failed" in served.log.getvalue()
     assert served.service.queue is not None
     served.service.queue.stop()

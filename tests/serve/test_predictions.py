@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,6 +72,18 @@ def test_probabilities_in_a_response_are_limited(serve: Serve) -> None:
     assert [len(one) for one in probabilities(inputs=[PAIR] * 9)] == [1] * 9
     assert [len(one) for one in probabilities(inputs=[PAIR], top_k=2)] == [2]
     assert len(client.post("/explain", json={"input": PAIR, "top_k": 1}).json()["probabilities"]) == 1
+
+
+def test_responses_are_serialized_off_the_event_loop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def dumps(value: Any) -> str:
+        threads.append(threading.current_thread().name)
+        return json.dumps(value)
+
+    monkeypatch.setattr("memgrow.serve.batching.json", SimpleNamespace(dumps=dumps))
+    assert serve().client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
+    assert [name.startswith("batches") for name in threads] == [True]
 
 
 class Model:

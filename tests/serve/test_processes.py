@@ -102,7 +102,10 @@ def test_random_kills_of_trainer_and_server_leave_a_servable_model(
     assert len(Learner.load(folder, "cpu").history.stages) == 2 + len(published)
 
 
-def test_sigterm_finishes_running_requests_and_a_second_service_is_refused(folder: Path, servers: list[Server]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_finishes_running_requests_and_a_second_service_is_refused(
+    folder: Path, servers: list[Server], number: signal.Signals
+) -> None:
     servers.append(Server(folder))
     again = subprocess.run([*COMMAND, str(folder), "--port", "0"], capture_output=True, text=True, timeout=120)
     assert again.returncode == 2
@@ -117,7 +120,7 @@ def test_sigterm_finishes_running_requests_and_a_second_service_is_refused(folde
     with ThreadPoolExecutor(8) as pool:
         asking = pool.map(ask, range(8))
         assert soon(lambda: len(answers) >= 20)
-        assert server.kill(signal.SIGTERM) == 143
+        assert server.kill(number) == 143
         list(asking)
     lines = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
     assert set(answers) == {200}

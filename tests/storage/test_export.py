@@ -104,13 +104,14 @@ def test_a_hub_folder_loads_from_a_cache_and_goes_on(stages, domains, tmp_path) 
 def test_a_card_tells_the_history_without_texts(tmp_path) -> None:
     learner = Learner.create("F+M+V", model=SMALL, training=replace(SHORT, min_documents=2), device="cpu")
     stream = planted(synthetic_stream(domains=2, train=24, validation=8, test=8, seed=3))
-    learner.learn([replace(domain, name=f"<b>{domain.name}|") for domain in stream])
+    learner.learn([replace(domain, name=f"<b>{domain.name}|![](//x.y/z)") for domain in stream])
     export_huggingface(learner, tmp_path / "soups")
     card = (tmp_path / "soups/README.md").read_text(encoding="utf-8")
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["model-index"][0]["name"] == "soups"
     assert len(front["model-index"][0]["results"]) == 2
     assert "<b>" not in card.split("---\n", 2)[2]
+    assert "![](" not in card.split("---\n", 2)[2]
     rows = [line.replace("\\|", "") for line in card.splitlines() if line.startswith("|")]
     assert [row.count("|") for row in rows] == [4] * 4
     assert not list(leaks(tmp_path / "soups", rare_words(2)))

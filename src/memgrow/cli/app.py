@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -247,6 +248,7 @@ class Application(TyperGroup):
 def run(app: Callable[..., None], name: str) -> None:
     """Run the application; Ctrl-C and SIGTERM end it with a sentence."""
     streams = sys.stdout, sys.stderr
+    warnings.showwarning = _show_warning
     try:
         with suppress(ValueError):  # not the main thread
             if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -280,6 +282,13 @@ def explain(error: Exception) -> str | None:
 
 def complain(sentence: str) -> None:
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Print a warning, which may repeat names and texts, to standard error."""
+    notes.print(Text(warnings.formatwarning(message, category, filename, lineno, "").rstrip()), soft_wrap=True)
 
 
 def _terminate(number: int, frame: Any) -> None:
@@ -323,5 +332,5 @@ def _discard_output() -> None:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())

@@ -47,7 +47,10 @@ def inspect(
             }
             for example in examples
         ]
-        sizes = [{"stage": one.number, "bytes": one.size, "bytes_of_its_own": one.own} for one in versions]
+        sizes = [
+            {"stage": one.number, "bytes": one.size, "bytes_of_its_own": one.own, "digest": one.digest}
+            for one in versions
+        ]
         about_it = {"about": tables.about(learner), "history": learner.history.to_json()}
         write_json({**about_it, "versions": sizes, "reading": read}, indent=1)
         return
@@ -56,6 +59,7 @@ def inspect(
     console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
     say(summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
+    say(f"Digest: {versions[0].digest}.")
     for example in examples:
         console.print(tables.reading_table(learner, example))
 
@@ -77,10 +81,12 @@ def undo(
     done = versions.undo(model, to)
     if as_json:
         taken_back = [stage.to_json() for stage in done.taken_back]
-        write_json({"taken_back": taken_back, "history": done.history.to_json(), "further": done.further}, indent=1)
+        now = {"history": done.history.to_json(), "further": done.further, "digest": done.digest}
+        write_json({"taken_back": taken_back, **now}, indent=1)
     taken = [f"{' and '.join(stage.learned)} ({stage.method})" for stage in done.taken_back]
     say(f"Taken back and removed from {model}: {', '.join(taken) or 'a damaged version'}.")
-    say(f"It is as it was after stage {len(done.history.stages)}, {' and '.join(done.history.stages[-1].learned)}:")
+    domains = " and ".join(done.history.stages[-1].learned)
+    say(f"It is as it was after stage {len(done.history.stages)}, {domains} (digest {done.digest}):")
     console.print(matrix_table(done.history.matrix, matrix_title(done.task)))
     say(summary_line(done.history, done.task))
     further = " and ".join(map(str, done.further))

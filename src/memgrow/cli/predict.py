@@ -24,7 +24,7 @@ from memgrow.cli.app import (
     write_json,
     write_line,
 )
-from memgrow.errors import DataError, ModelError, SettingsError, json_text, listed
+from memgrow.errors import DataError, ModelError, SettingsError, json_text, listed, printable
 
 if TYPE_CHECKING:
     from memgrow.data import Example
@@ -144,7 +144,7 @@ def chat(
         if as_json:
             write_json({"reply": reply.text, "ended": reply.ended, "reads": shares})
         elif console.quiet:
-            write_line(text)
+            write_line(printable(text))
         sys.stdout.flush()
         console.print(Text(text))
         if shares:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memgrow.data.disk import cache_folder, expanded
+from memgrow.data.disk import cache_folder, expanded, write_new
 from memgrow.data.fetch import check_sha256, fetch_package, open_zip, replace_folder
 from memgrow.data.files import is_data_file
 from memgrow.data.load import Loaded, draw, load_stream
@@ -84,7 +84,7 @@ def get(corpus: Corpus, source: str | None = None) -> tuple[str, ...]:
         elif not (archive := expanded(source)).is_file():
             raise DataError(f"{source} is not a file; give a copy of the archive")
         check_sha256(archive, corpus.sha256, source or archive.name)
-        (folder / NOTE).write_text(json.dumps({"corpus": corpus.name}) + "\n")
+        write_new(folder / NOTE, json.dumps({"corpus": corpus.name}) + "\n")
         return unpack_sentiment(archive, folder)
 
 
@@ -122,7 +122,7 @@ def unpack_sentiment(archive: Path, folder: Path) -> tuple[str, ...]:
         with open_zip(archive) as package:
             top = package.namelist()[0].partition("/")[0]
             inner = package.read(f"{top}/{INNER}")
-            (folder / LICENCE).write_bytes(package.read(f"{top}/{LICENCE}"))
+            write_new(folder / LICENCE, package.read(f"{top}/{LICENCE}"))
         with tarfile.open(fileobj=io.BytesIO(inner), mode="r:gz") as ratings:
             files = {Path(info.name).name: info for info in ratings}
             raw = {domain: ratings.extractfile(files[name]) for domain, name in RATINGS.items()}
@@ -130,10 +130,9 @@ def unpack_sentiment(archive: Path, folder: Path) -> tuple[str, ...]:
     except (tarfile.TarError, EOFError, OSError, LookupError) as error:
         raise DataError(f"{archive} cannot be unpacked ({error}); fetch the archive again") from None
     for domain, rated in sentences.items():
-        with (folder / f"{domain}.jsonl").open("w", encoding="utf-8", newline="\n") as output:
-            for part, members in draw(rated, [one["group"] for one in rated], SHARES).items():
-                for one in members:
-                    output.write(json.dumps({**one, "split": part}, ensure_ascii=False) + "\n")
+        parts = draw(rated, [one["group"] for one in rated], SHARES)
+        rows = ({**one, "split": part} for part, members in parts.items() for one in members)
+        write_new(folder / f"{domain}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         labels = Counter(one["label"] for one in rated)
         notices.append(f"{domain}: {labels['positive']:,} positive and {labels['negative']:,} negative sentences")
     return tuple(notices)

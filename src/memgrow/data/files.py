@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from memgrow.data.disk import lone_surrogate
+from memgrow.data.disk import Unpacked, atomic_write, check_unpacked, lone_surrogate
 from memgrow.data.domain import PARTS, Example, Stream
 from memgrow.errors import DataError, SettingsError, brief, listed
 
@@ -115,9 +115,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """The lines of a plain or compressed text file with their numbers and ends."""
-    with gzip.open(path) if _is_compressed(path) else path.open("rb") as raw:
+    with io.BufferedReader(Unpacked(path)) if _is_compressed(path) else path.open("rb") as raw:
         # Undecodable bytes become lone surrogates, so that the error can name their line.
-        text = io.TextIOWrapper(cast(IO[bytes], raw), encoding, errors="surrogateescape", newline="\n")
+        text = io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="\n")
         number = 0
         try:
             for number, line in enumerate(iter(partial(text.readline, MAX_ROW + 1), ""), 1):
@@ -204,8 +204,10 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
     try:
         with ParquetFile(path) as file:
             _check_unique(str(path), file.schema_arrow.names)
-            first = 1
+            unpacked, first = 0, 1
             for batch in file.iter_batches(PARQUET_BATCH):
+                unpacked += batch.nbytes
+                check_unpacked(path, unpacked)
                 yield from enumerate(batch.to_pylist(), first)
                 first += len(batch)
     except DataError:
@@ -257,7 +259,7 @@ def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
     Path(folder).mkdir(parents=True, exist_ok=True)
     for path, domain in paths.items():
         rows = (_fields(example) | {"split": part} for part in PARTS for example in getattr(domain, part))
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8", newline="\n")
+        atomic_write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return list(paths)
 
 

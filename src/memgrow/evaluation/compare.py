@@ -6,12 +6,9 @@ call goes on where an earlier one was stopped.
 
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -25,6 +22,7 @@ import torch
 from memgrow.data import Stream
 from memgrow.data.disk import atomic_write, finite, pack_json, sha256_of
 from memgrow.data.domain import SHORT, domain_fingerprint
+from memgrow.data.processes import process_pool
 from memgrow.errors import DataError, MemgrowError, SettingsError
 from memgrow.evaluation.baselines import REFERENCES, is_installed, run_baseline
 from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, Failure, RunResult
@@ -259,7 +257,7 @@ def _outcomes(
         yield from ((run, make_run(run, material)) for run in runs)
         return
     with ExitStack() as stack:
-        executor = executor or stack.enter_context(_processes(count))
+        executor = executor or stack.enter_context(process_pool(count))
         futures: dict[Future[RunResult | str], Run] = {executor.submit(make_run, run, material): run for run in runs}
         for future in as_completed(futures):
             error = future.exception()
@@ -272,38 +270,6 @@ def _suitable_workers(runs: Sequence[Run], material: Material) -> int:
     if material.device == "cuda":
         return PER_GPU
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of new processes, which end with this one.
-
-    PYTHONSAFEPATH keeps them from importing modules of the working directory.
-    """
-    spawn, before = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
-    safe_path = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    executor = ProcessPoolExecutor(count, mp_context=spawn, initializer=_start_worker)
-    try:
-        yield executor
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-            child.join()
-        os.environ.pop("PYTHONSAFEPATH")
-        if safe_path is not None:
-            os.environ["PYTHONSAFEPATH"] = safe_path
-
-
-def _start_worker() -> None:
-    def end_with_parent() -> None:
-        if (parent := multiprocessing.parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
-    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 # Records

@@ -7,6 +7,7 @@ Two hypotheses are tested, which hold if new texts come from the learned domains
 - the share of unknown words is not above that of the domain where it is highest.
 
 Privacy: the summary holds means of random features over at least 100 distinct texts, so that no text outweighs others.
+Below 1,000 texts noise is added, as each text would show in the mean. The test takes it into account.
 """
 
 import math
@@ -30,6 +31,7 @@ WINDOW = 100  # texts
 ALPHA = 0.01  # share of false alarms
 MIN_WINDOW = 20  # texts of a window for which the normal approximation holds
 MIN_TEXTS = 100  # distinct training texts of a stored summary: a mean over few can be inverted
+EXACT_TEXTS = 1000  # distinct texts whose mean needs no noise: membership is then told with an AUC of at most 0.6
 MIN_SHARES = 30  # validation examples of a stored mean share
 MAX_TEXTS = 2000  # texts of a domain that are summarized
 MAX_WORDS = 400  # words of a text that are read
@@ -90,6 +92,7 @@ class DomainReference:
     mean: tuple[float, ...]  # of their features
     spread: tuple[float, float, float]  # traces of S, S S and S S S, S the covariance of their features
     unknown: Shares | None  # share of unknown words in each validation example
+    effective: float  # texts whose mean without noise would be as exact
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,16 @@ class Reference:
             raise ValueError("a number is not finite")
         domains = {
             name: DomainReference(
-                one["texts"], tuple(one["mean"]), tuple(one["spread"]), one["unknown"] and Shares(**one["unknown"])
+                one["texts"],
+                tuple(one["mean"]),
+                tuple(one["spread"]),
+                one["unknown"] and Shares(**one["unknown"]),
+                one.get("effective", one["texts"]),
             )
             for name, one in value["domains"].items()
         }
         for one in domains.values():
-            if len(one.mean) != FEATURES or len(one.spread) != 3 or min(one.texts, *one.spread) <= 0:
+            if len(one.mean) != FEATURES or len(one.spread) != 3 or min(one.texts, one.effective, *one.spread) <= 0:
                 raise ValueError("a number is out of range")
         return cls(domains)
 
@@ -136,11 +143,16 @@ def summarize(
     features = text_features(list(distinct.values()))
     covariance = np.cov(features, rowvar=False)
     squared = covariance @ covariance
+    effective = min(1.0, len(features) / EXACT_TEXTS) * len(features)
+    # Drawn from the texts: the same for the same texts, and unknown without them.
+    drawn = np.random.default_rng([*blake2b(repr([[*map(sorted, key)] for key in distinct]).encode()).digest()])
+    deviation = math.sqrt(covariance.trace() / FEATURES * (1 / effective - 1 / len(features)))
     return DomainReference(
         len(features),
-        tuple(map(float, features.mean(0))),
+        tuple(map(float, features.mean(0) + deviation * drawn.normal(size=FEATURES))),
         (float(covariance.trace()), float(squared.trace()), float((squared * covariance).sum())),
         Shares.of(_unknown_shares(_words(_sample(validation), tokenizer), vocabulary)) if vocabulary else None,
+        effective,
     )
 
 
@@ -221,7 +233,7 @@ def _test_distance(texts: int, features: Vector, domains: Sequence[DomainReferen
     means = np.array([one.mean for one in domains])
     weights = nearest_mixture(features, means)
     squared = float(np.square(features - weights @ means).sum())
-    shares = weights / texts + weights**2 / np.array([one.texts for one in domains])
+    shares = weights / texts + weights**2 / np.array([one.effective for one in domains])
     norms = [shares @ np.array([one.spread[power] ** (1 / (power + 1)) for one in domains]) for power in range(3)]
     first, second, third = (float(norm) ** (power + 1) for power, norm in enumerate(norms))
     return weights, math.sqrt(squared / first), weighted_chi_square_tail(squared, (first, second, third))

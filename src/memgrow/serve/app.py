@@ -1,6 +1,7 @@
 """The web application: routes, what errors become, and the server that runs it."""
 
 import json
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -14,6 +15,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from memgrow import __version__
 from memgrow.data.disk import finite
@@ -53,11 +55,11 @@ def create_app(service: Service) -> Guard:
             app.add_api_route(path, _file(file.read_bytes(), media_type), include_in_schema=False)
     for kind in (MemgrowError, OSError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _error_response)
-    return Guard(app, service.settings, service.requests, service.seconds)
+    return Guard(app, service)
 
 
 def run_server(service: Service, *, port: int, on_ready: Callable[[str], None]) -> None:
-    """Answer requests until SIGTERM or Ctrl-C, then finish those that are running.
+    """Answer requests until SIGTERM, SIGHUP or Ctrl-C, then finish those that are running.
 
     `on_ready` gets the address as soon as the service listens.
     """
@@ -65,16 +67,46 @@ def run_server(service: Service, *, port: int, on_ready: Callable[[str], None]) 
     with service.queue.locked() if service.queue else nullcontext(), _listen(service.settings.host, port) as listener:
         name, number = listener.getsockname()[:2]
         on_ready(f"http://{f'[{name}]' if ':' in name else name}:{number}/")
-        config = uvicorn.Config(
-            create_app(service),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=CONNECTIONS,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        )
-        uvicorn.Server(config).run(sockets=[listener])
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # its terminal has closed
+            signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+        create_server(service).run(sockets=[listener])
+
+
+def create_server(service: Service) -> uvicorn.Server:
+    config = uvicorn.Config(
+        create_app(service),
+        http=Connection,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    return uvicorn.Server(config)
+
+
+class Connection(HttpToolsProtocol):
+    """A connection. If there are too many, a new one ends the one that has been slow to send or receive for longest."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.waits_since = self.loop.time()
+        if len(self.connections) >= CONNECTIONS - 1:
+            slow = [one for one in self.connections if isinstance(one, Connection) and not one.is_served]
+            if slow:
+                oldest = min(slow, key=lambda one: one.waits_since)
+                self.connections.discard(oldest)
+                oldest.transport.abort()
+        super().connection_made(transport)
+
+    def on_response_complete(self) -> None:
+        self.waits_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a request has arrived, and its response has not begun."""
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_started
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -115,7 +147,8 @@ def _reading(service: Service) -> APIRouter:
     @routes.get("/drift")
     def drift() -> Response:
         """Whether inputs are still like the training data, or adapting seems due."""
-        return _json(finite(service.publisher.current.monitor.report().to_json()))
+        current = service.publisher.current
+        return _json({**finite(current.monitor.report().to_json()), **current.identity})
 
     @routes.get("/health")
     async def health() -> Response:
@@ -132,7 +165,8 @@ def _reading(service: Service) -> APIRouter:
     @routes.get("/jobs")
     def jobs() -> Response:
         """All trainings, the latest first."""
-        return _json({"jobs": service.queue.list() if service.queue else [], "read_only": service.queue is None})
+        found = {"jobs": service.queue.list() if service.queue else [], "read_only": service.queue is None}
+        return _json({**found, **service.publisher.current.identity})
 
     return routes
 

@@ -8,14 +8,14 @@ import hmac
 import time
 from urllib.parse import urlsplit
 
-from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memgrow.serve.logs import log
-from memgrow.serve.settings import MIB, ServeSettings
+from memgrow.serve.service import Service
+from memgrow.serve.settings import MIB
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 READING = ("/predict", "/explain")  # POST requests that change nothing
@@ -34,8 +34,8 @@ HEADERS = {
 class Guard:
     """An ASGI application around another one."""
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings, requests: Counter, seconds: Histogram) -> None:
-        self._app, self._settings, self._requests, self._seconds = app, settings, requests, seconds
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service, self._settings = app, service, service.settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -60,18 +60,20 @@ class Guard:
         finally:
             seconds, method = time.perf_counter() - started, scope["method"]
             route = getattr(scope.get("route"), "path", "other")
-            self._requests.labels(route, method if method in METHODS else "other", status).inc()
-            self._seconds.labels(route).observe(seconds)
+            self._service.requests.labels(route, method if method in METHODS else "other", status).inc()
+            self._service.seconds.labels(route).observe(seconds)
             ms, path = round(seconds * 1e3, 2), scope["path"][:200]
-            log("request", method=method, path=path, status=status, ms=ms, **state.get("logged", {}))
+            answered = state.get("logged") or self._service.publisher.current.identity
+            log("request", method=method, path=path, status=status, ms=ms, **answered)
 
     def _check_access(self, scope: Scope) -> None:
         settings, headers = self._settings, Headers(scope=scope)
         host = headers.get("host", "")
         # A foreign page may point its own name to this machine (DNS rebinding) and would then be of the same origin.
-        if settings.is_local and settings.token is None and _host_name(host) not in (*LOOPBACK, settings.host):
+        is_foreign = settings.is_local and _host_name(host) not in (*LOOPBACK, settings.host)
+        if is_foreign and settings.token is None:
             raise HTTPException(403, f"call this service as {' or '.join(LOOPBACK)}, or start it with a token")
-        if scope["method"] in ("GET", "HEAD", "OPTIONS") or scope["path"] in READING:
+        if not is_foreign and (scope["method"] in ("GET", "HEAD", "OPTIONS") or scope["path"] in READING):
             return
         # Browsers send forms of any page anywhere, and name the page's origin.
         origin = headers.get("origin")
@@ -79,7 +81,8 @@ class Guard:
             raise HTTPException(403, "a page of another site may not change the model")
         given = headers.get("authorization", "").encode()
         if settings.token and not hmac.compare_digest(given, f"Bearer {settings.token}".encode()):
-            message = "changing the model needs the token: send `Authorization: Bearer TOKEN`"
+            what = "another name than this machine's" if is_foreign else "changing the model"
+            message = f"{what} needs the token: send `Authorization: Bearer TOKEN`"
             raise HTTPException(401, message, {"www-authenticate": "Bearer"})
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:

@@ -13,10 +13,10 @@ import secrets
 import shutil
 import stat
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -28,8 +28,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from memgrow.data.disk import atomic_write
+from memgrow.data.processes import relay_errors, start_module
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, quoted
-from memgrow.serve.logs import error_message, log
+from memgrow.serve.logs import error_message, log, without_folders
 from memgrow.serve.model import Publisher
 from memgrow.serve.settings import ServeSettings
 from memgrow.serve.trainer import CANDIDATE, DATA, PROGRESS, RESULT, Order, load_upload
@@ -43,6 +44,7 @@ DOMAIN_NAME = re.compile(r"\w[\w .+-]{0,63}")
 RECORD, LOCK = "job.json", ".lock"
 INCOMING = ".incoming-"  # begins the name of a folder whose upload has not been accepted yet
 MAX_ENDED = 100  # finished trainings that are listed
+MAX_SAID = 200  # characters of what a training process said last
 ADVICE = "choose another folder with --jobs"
 
 
@@ -301,26 +303,28 @@ class JobQueue:
         watch = [str(path.absolute()) for path in settings.watch]
         model = str(self._publisher.folder)
         order = Order(model, job.domain, job.suffix, settings.device, watch, settings.max_forgetting)
-        # Nothing is imported from a working folder: not from the job's (-P) and not from where the service started.
-        command = [sys.executable, "-P", "-m", "memgrow.serve.trainer", str(folder)]
-        paths = [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        with subprocess.Popen(
-            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=folder, env=environment
-        ) as process:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        with (
+            ThreadPoolExecutor(1, "errors") as relay,
+            start_module("memgrow.serve.trainer", str(folder), cwd=folder, bufsize=0, **pipes) as process,
+        ):
             assert process.stdin is not None
+            assert process.stderr is not None
+            relayed = relay.submit(relay_errors, process.stderr)
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
             while process.poll() is None:
                 if self._is_over(job):
                     process.kill()
                 time.sleep(0.05)
+            lines = relayed.result()
         if process.returncode == 0:
             return None
         log("trainer failed", id=job.id, code=process.returncode)
         if process.returncode < 0:
             return f"the training process was killed (signal {-process.returncode}): is there enough memory?"
-        return f"the training process failed (exit code {process.returncode}): see the log of the service"
+        said = "".join(f"; it said: {without_folders(line)[:MAX_SAID]}" for line in lines[-1:])
+        return f"the training process failed (exit code {process.returncode}): see the log of the service{said}"
 
     def _publish(self, job: Job) -> Exception | None:
         """Make the trained model the served one; an error is recorded and comes back."""

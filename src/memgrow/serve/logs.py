@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import re
 import traceback
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from memgrow.errors import MemgrowError
 from memgrow.nn.device import is_out_of_memory
 
 LOGGER = logging.getLogger("memgrow.serve")
+ABSOLUTE = re.compile(r"(?<![\w.:/])/[^\s'\"(),;:]*/")  # the folders of an absolute path
 LOGGER.setLevel(logging.INFO)
 LOGGER.propagate = False
 
@@ -46,10 +48,15 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def without_folders(text: str) -> str:
+    """The text with the name alone of each file or folder that it gives the absolute path of."""
+    return ABSOLUTE.sub("", text)
+
+
 def error_message(error: BaseException) -> str:
     """What a client may read about an error; of an unexpected one only its type, as its text may repeat data."""
     if isinstance(error, MemgrowError):
-        return str(error)
+        return without_folders(str(error))
     if is_out_of_memory(error):
         return "not enough memory: send less, or run the service on a larger machine"
     if is_disk_full(error):

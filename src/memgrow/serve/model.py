@@ -127,7 +127,7 @@ class Publisher:
 def digest_of(folder: Path) -> str | None:
     """Identifies the content of a model's current version; None while there is none."""
     try:
-        return ModelFolder.read(folder).versions[0].digest[:16]
+        return ModelFolder.read(folder).versions[0].digest
     except ModelError:
         return None
 
@@ -166,4 +166,4 @@ def _card(learner: Learner, name: str, digest: str, kept: Sequence[versions.Save
 def _version(one: versions.SavedVersion) -> dict[str, Any]:
     last = one.history.stages[-1] if one.history is not None and one.history.stages else None
     domain, date = (" and ".join(last.learned), last.date) if last else (None, None)
-    return {"number": one.number, "domain": domain, "date": date, "bytes": one.size}
+    return {"number": one.number, "domain": domain, "date": date, "bytes": one.size, "digest": one.digest}

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.data.disk import link_or_copy, load_tensors, pack_json, save_tensors, wrong_part
+from memgrow.data.disk import link_or_copy, load_tensors, pack_json, save_tensors, write_new, wrong_part
 from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
@@ -80,11 +80,11 @@ def write_files(folder: Path, config: LearnerConfig, state: LearnerState, bases:
         **({REHEARSAL: pack_rows(state.method_state.rows)} if config.method.keeps_rows else {}),
     }
     for name, value in values.items():
-        (folder / name).write_bytes(pack_json(value))
+        write_new(folder / name, pack_json(value))
     if config.encoder is not None:
         texts = {**config.encoder.licences, ENCODER: config.encoder.config, TOKENIZER: config.encoder.tokenizer}
         for name, text in texts.items():
-            (folder / name).write_bytes(text.encode())
+            write_new(folder / name, text)
     if tensors := state.method_state.state_dict():
         save_tensors(folder / METHOD, tensors)
     _write_weights(folder, state.model, bases)

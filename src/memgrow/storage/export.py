@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from memgrow import __version__
 from memgrow.data.batches import token_mask
-from memgrow.data.disk import atomic_folder, expanded, pack_json, sync_file
+from memgrow.data.disk import atomic_folder, atomic_write, expanded, pack_json, sync_file, write_new
 from memgrow.errors import MissingExtraError, ModelError, brief
 from memgrow.models import Classifier, PairClassifier, PretrainedEncoder, PretrainedSettings
 from memgrow.models.hub import encoders_extra, public_name
@@ -50,8 +50,8 @@ def export_huggingface(learner: "Learner", path: str | Path) -> None:
         with ModelFolder(folder).new_version([], None) as version:
             write_files(version, config, learner.state)
             if (version / REHEARSAL).exists():
-                (version / REHEARSAL).write_bytes(pack_json({}))
-        (folder / CARD).write_text(model_card(learner, Path(path).name), encoding="utf-8")
+                atomic_write(version / REHEARSAL, pack_json({}))
+        write_new(folder / CARD, model_card(learner, Path(path).name))
 
 
 # ONNX
@@ -99,8 +99,8 @@ def export_onnx(learner: "Learner", path: str | Path) -> None:
     }
     with _new_folder(path) as folder:
         for name, text in {**files.licences, TOKENIZER: tokenizer.to_str()}.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        (folder / ABOUT).write_bytes(pack_json(about))
+            write_new(folder / name, text)
+        write_new(folder / ABOUT, pack_json(about))
         import_module("onnx").save_model(_graph(probabilities), str(folder / GRAPH))
         _check_graph(folder / GRAPH, probabilities, longest)
 

@@ -66,8 +66,8 @@ class VersionFolder:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the checksums: equal for equal content, wherever it is stored."""
-        return hashlib.sha256(pack_json(dict(sorted(self.sha256.items())))).hexdigest()
+        """The beginning of the SHA-256 of the checksums: equal for equal content, wherever it is stored."""
+        return hashlib.sha256(pack_json(dict(sorted(self.sha256.items())))).hexdigest()[:16]
 
     def __contains__(self, name: str) -> bool:
         return name in self.sha256

@@ -1,6 +1,7 @@
 """The model card of a model on the Hugging Face hub, from its history alone: names, labels and numbers, no texts."""
 
 import html
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -100,5 +101,5 @@ def _figure(learner: "Learner", score: float) -> float:
 
 
 def _safe(text: str) -> str:
-    """Text without control characters, HTML or markup of a table."""
-    return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "'")
+    """Text without control characters, HTML, links, images or markup of a table."""
+    return re.sub(r"[|\[\]]", r"\\\g<0>", html.escape(printable(text), quote=False).replace("`", "'"))

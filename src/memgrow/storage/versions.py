@@ -21,7 +21,7 @@ class SavedVersion:
     history: History | None  # None: it is damaged
     size: int  # bytes of its files
     own: int  # of these, what no later version in the folder shares
-    digest: str = ""  # SHA-256 of its content
+    digest: str | None = None  # identifies its content
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Undone:
     task: str
     history: History
     further: tuple[int, ...]  # stages of the versions that one can still go back to, the latest first
+    digest: str  # identifies the content of the version that holds now
 
 
 def write_checkpoint(
@@ -163,4 +164,5 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
             target.json(CONFIG)["task"],
             history,
             tuple(number for one in rest if (number := len(read_stages(one)))),
+            target.digest,
         )

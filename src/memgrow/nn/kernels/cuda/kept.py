@@ -10,19 +10,18 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from memgrow.data.disk import atomic_write, cache_folder
+from memgrow.data.disk import atomic_write, cache_folder, open_own
 from memgrow.errors import SettingsError
 
 OWN = 0o700  # the mode of a folder that only its owner can enter
 CHECKSUM = hashlib.sha256().digest_size
-FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link, and no pipe to wait for
 MOST = 1 << 28  # bytes of a kernel; they have some hundred thousand
 
 
 def find(name: str) -> bytes | None:
     """The code that was kept under that name, if it is whole and our own."""
     with suppress(OSError, SettingsError):
-        with os.fdopen(os.open(_folder() / name, FLAGS), "rb") as file:
+        with open_own(_folder() / name) as file:
             found = os.fstat(file.fileno())
             if not (stat.S_ISREG(found.st_mode) and _is_ours(found) and found.st_size <= MOST):
                 return None

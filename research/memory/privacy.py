@@ -1,0 +1,409 @@
+"""What statistics in a model's folder tell of its training texts: `python -m research.memory.privacy DATA`.
+
+DATA is the folder of the corpus sentiment. An attacker has a statistic of some texts and knows other texts of the same
+kind. Membership: a score of texts should not separate those that were used from others (AUC 0.5). Inversion: a beam
+search over words should not find a text that the domain has many times.
+"""
+
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from memgrow import Learner
+from memgrow.data import Example
+from memgrow.data.batches import Encoded, encode, tokenize_examples
+from memgrow.data.text import Vocabulary, store_words, tokenize
+from memgrow.evaluation.drift import ALPHA, EXACT_TEXTS, FEATURES, MIN_TEXTS, judge, summarize, text_features
+from memgrow.models import PretrainedEncoder, PretrainedSettings
+from memgrow.models.domain_memory import (
+    BUCKETS,
+    KEY,
+    LEAST_GROUP,
+    SHRINKAGE,
+    SPREAD_OF,
+    TEXTS,
+    buckets_of,
+    features,
+    gaussian_key,
+    token_counts,
+)
+from memgrow.models.hub import find_encoder
+
+RESULT = Path(__file__).parents[2] / "results" / "privacy.json"
+SIZES, DRAWS, BACKGROUND = (30, 100, 300, 1000), 20, 3000
+SECRET = ["patient", "jane", "doe", "code", "zebra", "9481", "kappa"]
+COPIES, BEAM, ENCODER_WORDS = 200, 50, 300
+
+Scores = Mapping[str, Tensor]  # of candidates, by attack
+Extend = Callable[[tuple[int, ...]], Tensor]  # scores of the words of a text with each further word
+
+
+class Pool:
+    """Texts of one kind as words, features and vectors. The last of them are the attacker's."""
+
+    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+        self.labels = [label for _, label in rows]
+        self.numbers = torch.tensor([sorted(set(self.labels)).index(label) for label in self.labels])
+        self.examples = [Example(text, label=label) for text, label in rows]
+        self.words = tokenize_examples(self.examples, 400)
+        self.features = torch.from_numpy(text_features(self.words.texts))
+        learner = Learner.create("finetune", encoder="minilm", device="cpu")
+        settings = learner.settings
+        assert isinstance(settings, PretrainedSettings)
+        self.encoder = PretrainedEncoder.create(settings, learner.encoder or find_encoder("minilm")).eval()
+        self.tokenize = learner.config.tokenize
+        self.vectors = self.encoded_vectors(self.examples).double()
+
+    def encoded_vectors(self, examples: Sequence[Example]) -> Tensor:
+        return features(self.encoder, encode(self.tokenize(examples), Vocabulary()))
+
+    def draw(self, rng: random.Random, size: int) -> tuple[list[int], list[int], list[int]]:
+        """Members, as many others, and the attacker's texts."""
+        some = rng.sample(range(len(self.examples)), 2 * size + BACKGROUND)
+        return some[:size], some[size : 2 * size], some[2 * size :]
+
+
+def auc(members: Tensor, others: Tensor) -> float:
+    """The probability that a member has the higher score."""
+    scores = torch.cat([members, others]).double()
+    _, place, counts = torch.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum(0) - (counts - 1) / 2)[place]
+    return float((ranks[: len(members)].sum() - len(members) * (len(members) + 1) / 2) / len(members) / len(others))
+
+
+def whitening(covariance: Tensor) -> Tensor:
+    """What turns vectors of this covariance, which may be rounded, into those of the identity."""
+    values, directions = torch.linalg.eigh(covariance)
+    root: Tensor = directions / values.clamp(min=1e-3 * float(values.mean())).sqrt()
+    return root
+
+
+def fisher(given: Tensor, mean: Tensor, background: Tensor) -> Tensor:
+    """The likelihood ratio of a mean that a text is part of or not, if features were Gaussian."""
+    centre = background.mean(0)
+    root = whitening(background.T.cov())
+    return (given - centre) @ root @ ((mean - centre) @ root)
+
+
+# Statistics, each with attacks: (pool, members, candidates, background) to scores
+
+
+def stored_mean(pool: Pool, members: list[int]) -> Tensor:
+    """Of a domain with these texts, as it is in drift.json."""
+    found = summarize([pool.examples[index] for index in members], (), tokenize, None)
+    assert found is not None
+    return torch.tensor(found.mean, dtype=torch.double)
+
+
+def drift(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+    mean, given = stored_mean(pool, members), pool.features[candidates]
+    return {"kernel": given @ mean, "likelihood ratio": fisher(given, mean, pool.features[background])}
+
+
+def key_of(pool: Pool, members: list[int], vectors: Tensor) -> dict[str, Tensor]:
+    texts = [((index,),) for index in members]  # all are distinct
+    return gaussian_key(Encoded(texts, pool.numbers[members].tolist()), vectors[members])
+
+
+def by_key(key: Mapping[str, Tensor], given: Tensor, others: Tensor) -> Scores:
+    """Scores of vectors by a key; `others` are the attacker's vectors."""
+    own, usual = (whitening(one) for one in (key[SPREAD_OF].double(), others.T.cov()))
+    means = key[KEY].double()
+    near = torch.cdist(given @ own, means @ own).square().amin(1)
+    ratios = torch.stack([fisher(given, mean, others) for mean in means])
+    return {
+        "density": ((given - others.mean(0)) @ usual).square().sum(1) - near,
+        "likelihood ratio of the means": ratios.amax(0),
+        "distance from the means": -torch.cdist(given, means).amin(1),
+    }
+
+
+def gaussians(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+    return by_key(key_of(pool, members, pool.vectors), pool.vectors[candidates], pool.vectors[background])
+
+
+def stored_vocabulary(pool: Pool, members: list[int]) -> Vocabulary:
+    return store_words(Vocabulary(), [pool.words.texts[index] for index in members], 1, 2).vocabulary
+
+
+def document_shares(pool: Pool, texts: list[int], vocabulary: Vocabulary) -> Tensor:
+    """In what share of some texts each bucket occurs."""
+    counts = np.full(BUCKETS, 0.5)
+    for index in texts:
+        counts[buckets_of([vocabulary.encode(pool.words.texts[index][0])])] += 1
+    return torch.from_numpy(counts / (len(texts) + 1))
+
+
+def counts(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+    vocabulary = stored_vocabulary(pool, members)
+    coded = {index: (vocabulary.encode(pool.words.texts[index][0]),) for index in (*members, *candidates)}
+    key = token_counts(Encoded([coded[index] for index in members], [0] * len(members)))
+    usual = document_shares(pool, background, vocabulary)
+    ratio = ((key + 0.5) / (len(members) + 1)).log() - usual.log()
+    chosen = [torch.from_numpy(buckets_of(coded[index])) for index in candidates]
+    return {
+        "likelihood ratio": torch.stack([ratio[one].sum() for one in chosen]),
+        "mean likelihood ratio": torch.stack([ratio[one].mean() for one in chosen]),
+        "excess": torch.stack([(key[one] / len(members) - usual[one]).sum() for one in chosen]),
+    }
+
+
+def vocabulary(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+    known = stored_vocabulary(pool, members)
+    frequency = Counter(word for index in background for word in set(pool.words.texts[index][0]))
+    given = [set(pool.words.texts[index][0]) for index in candidates]
+    rare = [sum(np.log(len(background) / (frequency[w] + 1)) * (1 if w in known else -1) for w in one) for one in given]
+    return {
+        "share of known words": torch.tensor([fmean(word in known for word in one) for one in given]),
+        "weighed words": torch.tensor([value / len(one) for value, one in zip(rare, given, strict=True)]),
+    }
+
+
+Attack = Callable[[Pool, list[int], list[int], list[int]], Scores]
+STATISTICS: dict[str, Attack] = {"drift": drift, "gaussians": gaussians, "counts": counts, "vocabulary": vocabulary}
+
+
+def membership(pool: Pool, attack: Attack, size: int) -> dict[str, float]:
+    """AUC of each attack, the mean over draws."""
+    found: dict[str, list[float]] = {}
+    for number in range(DRAWS):
+        members, others, background = pool.draw(random.Random(f"{number} {size}"), size)
+        for name, scores in attack(pool, members, [*members, *others], background).items():
+            found.setdefault(name, []).append(auc(scores[:size], scores[size:]))
+    return {name: round(fmean(values), 3) for name, values in found.items()}
+
+
+# Inversion: a domain has one text many times, among others
+
+
+def invert(extend: Extend, length: int, beam: int) -> tuple[int, ...]:
+    """The words of highest score that a beam search finds."""
+    kept: list[tuple[int, ...]] = [()]
+    for size in range(1, length + 1):
+        found: dict[frozenset[int], float] = {}
+        for prefix in kept:
+            values, words = extend(prefix).topk(beam + length)
+            texts = [frozenset((*prefix, word)) for word in words.tolist()]
+            found |= dict(zip(texts, values.tolist(), strict=True))
+        whole = [words for words in found if len(words) == size]
+        kept = [tuple(sorted(words)) for words in sorted(whole, key=lambda one: -found[one])[:beam]]
+    return kept[0]
+
+
+def found_words(extend: Extend, words: Sequence[str], beam: int = BEAM) -> int:
+    return len({words[index] for index in invert(extend, len(SECRET), beam)} & {*SECRET})
+
+
+def inverted_drift(pool: Pool, members: list[int], background: list[int], words: Sequence[str]) -> dict[str, int]:
+    rows = [*(pool.examples[index] for index in members), *[Example(" ".join(SECRET))] * COPIES]
+    signs = text_features([([word],) for word in words])
+    half = signs.shape[1] // 2
+    directions = torch.from_numpy(np.arctan2(signs[:, half:], signs[:, :half])).round()  # +1 or -1 of each word
+    centre = pool.features[background].mean(0)
+
+    def search(mean: Tensor) -> int:
+        def extend(prefix: tuple[int, ...]) -> Tensor:
+            projected = (directions + directions[list(prefix)].sum(0)) / (len(prefix) + 1) ** 0.5
+            return torch.cat((projected.cos(), projected.sin()), 1) @ (mean - centre)
+
+        return found_words(extend, words)
+
+    summary = summarize(rows, (), tokenize, None)
+    assert summary is not None
+    every = torch.from_numpy(text_features(tokenize_examples(rows, 400).texts)).mean(0)
+    return {"stored": search(torch.tensor(summary.mean, dtype=torch.double)), "if each row counted": search(every)}
+
+
+def inverted_gaussians(pool: Pool, members: list[int], background: list[int], words: Sequence[str]) -> dict[str, int]:
+    """One label has the text and as few others as a mean may have; the attacker has a short list of words."""
+    chosen = [*words[-ENCODER_WORDS + len(SECRET) :], *SECRET]
+    secret = pool.encoded_vectors([Example(" ".join(SECRET))]).double()
+    few = pool.vectors[members[: LEAST_GROUP - 1]]
+    vectors = torch.cat([pool.vectors[members], few, secret.expand(COPIES, -1)])
+    texts = [((index,),) for index in (*range(len(members) + LEAST_GROUP - 1), *[-1] * COPIES)]
+    labels = [0] * len(members) + [1] * (len(texts) - len(members))
+    own = gaussian_key(Encoded(texts, labels), vectors)[KEY][1].double()
+    every = vectors[len(members) :].mean(0)
+    root, centre = whitening(pool.vectors[background].T.cov()), pool.vectors[background].mean(0)
+
+    def search(mean: Tensor) -> int:
+        def extend(prefix: tuple[int, ...]) -> Tensor:
+            start = [chosen[index] for index in prefix]
+            given = pool.encoded_vectors([Example(" ".join([*start, word])) for word in chosen]).double()
+            return torch.cosine_similarity((given - centre) @ root, (mean - centre) @ root)
+
+        return found_words(extend, chosen, 3)
+
+    return {"stored": search(own), "if each row counted": search(every)}
+
+
+def inverted_counts(pool: Pool, members: list[int], background: list[int], words: Sequence[str]) -> dict[str, int]:
+    """The attacker even knows the number of each word."""
+    numbers = {word: 2 + index for index, word in enumerate(words)}
+    own = [tuple(numbers.get(word, 1) for word in pool.words.texts[index][0]) for index in members]
+    rows = [*own, *[tuple(numbers[word] for word in SECRET)] * COPIES]
+    usual = np.full(BUCKETS, 0.5)
+    for index in background:
+        usual[buckets_of([[numbers.get(word, 1) for word in pool.words.texts[index][0]]])] += 1
+    every = np.zeros(BUCKETS)
+    for row in rows:
+        every[buckets_of([row])] += 1
+    buckets = np.array([int(buckets_of([[numbers[word]]])[0]) for word in words])
+
+    def search(counts: Tensor) -> int:
+        value = (((counts + 0.5) / counts.sum()).log() - torch.from_numpy(usual / usual.sum()).log())[buckets]
+
+        def extend(prefix: tuple[int, ...]) -> Tensor:
+            return value + value[list(prefix)].sum()
+
+        return found_words(extend, words)
+
+    stored = token_counts(Encoded([(row,) for row in rows], [0] * len(rows)))
+    return {"stored": search(stored.double()), "if each row counted": search(torch.from_numpy(every))}
+
+
+INVERTED = {"drift": inverted_drift, "gaussians": inverted_gaussians, "counts": inverted_counts}
+
+
+# What less costs: other keys of an encoder's domains
+
+
+def routed(domains: Sequence[tuple[list[int], Tensor, Tensor]], size: int, shape: str, noise: bool) -> float:
+    """The share of test texts that find their domain, by keys of so many training texts."""
+    width = domains[0][1].shape[1]
+    means, spreads, count = [], [], 0
+    for number, (labels, vectors, _) in enumerate(domains):
+        chosen = random.Random(f"{number} {size}").sample(range(len(labels)), size)
+        encoded = Encoded([((index,),) for index in chosen], [0 if noise else labels[index] for index in chosen])
+        key = gaussian_key(encoded, vectors[chosen])
+        means.append(
+            with_noise(key, vectors[chosen].std(0).mean(), number)[KEY].double() if noise else key[KEY].double()
+        )
+        spreads.append(key[SPREAD_OF].double() * size)
+        count += size
+    covariance = torch.stack(spreads).sum(0) / count
+    identity = torch.eye(width, dtype=torch.double)
+    if shape == "one variance":
+        covariance = covariance.diagonal().mean() * identity
+    root = torch.linalg.cholesky(covariance + SHRINKAGE * covariance.diagonal().mean() * identity)
+    white = [torch.linalg.solve_triangular(root, one.T, upper=False).T for one in means]
+    right = []
+    for number, (_, _, tests) in enumerate(domains):
+        given = torch.linalg.solve_triangular(root, tests.T, upper=False).T
+        scores = [(-0.5 * torch.cdist(given, one) ** 2).logsumexp(1) - np.log(len(one)) for one in white]
+        right.append(float((torch.stack(scores, 1).argmax(1) == number).double().mean()))
+    return fmean(right)
+
+
+def with_noise(key: Mapping[str, Tensor], deviation: Tensor, seed: int) -> dict[str, Tensor]:
+    """As much noise as `evaluation.drift` adds, for vectors of that width."""
+    means, counts = key[KEY].double(), key[TEXTS].double()
+    exact = EXACT_TEXTS * means.shape[1] / FEATURES
+    variance = (1 / (counts * (counts / exact).clamp(max=1)) - 1 / counts).clamp(min=0)
+    drawn = torch.randn(means.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
+    return {**key, KEY: means + drawn * deviation * variance.sqrt()[:, None]}
+
+
+def variance_alone(key: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    spread = key[SPREAD_OF].double()
+    return {**key, SPREAD_OF: spread.diagonal().mean() * torch.eye(len(spread), dtype=torch.double)}
+
+
+def less(noise: bool) -> Attack:
+    """An attack on keys with a variance in place of the covariance; `noise`: and one mean, with noise."""
+
+    def attack(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+        if not noise:
+            key = variance_alone(key_of(pool, members, pool.vectors))
+        else:
+            texts = [((index,),) for index in members]
+            key = gaussian_key(Encoded(texts, [0] * len(members)), pool.vectors[members])
+            key = variance_alone(with_noise(key, pool.vectors[members].std(0).mean(), members[0]))
+        return by_key(key, pool.vectors[candidates], pool.vectors[background])
+
+    return attack
+
+
+def noticed(texts: Sequence[Sequence[Example]], size: int, exact: int) -> float:
+    """The share of windows of 100 texts of other domains that alarm; summaries of `exact` texts need no noise."""
+    alarms = []
+    with patch.multiple("memgrow.evaluation.drift", EXACT_TEXTS=exact, MIN_TEXTS=MIN_TEXTS // 2):
+        known = [summarize(some[:size], (), tokenize, None) for some in texts]
+    for number, one in enumerate(known):
+        assert one is not None
+        for some in (other for place, other in enumerate(texts) if place != number):
+            features = text_features(tokenize_examples(some, 400).texts)
+            for start in range(0, len(some) - 99, 100):
+                alarms.append(judge(100, features[start : start + 100].mean(0), {"known": one}).p <= ALPHA)
+    return round(fmean(alarms), 3)
+
+
+def rows_of(folder: Path, name: str) -> list[tuple[str, str]]:
+    """The distinct texts of a domain, with their labels."""
+    rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [*{row["text"]: row["label"] for row in rows}.items()]
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    pool = Pool(rows_of(folder, "films"))
+    members, _, background = pool.draw(random.Random(0), 100)
+    words = [*dict.fromkeys(word for index in background for word in pool.words.texts[index][0]), *SECRET]
+    domains, texts = [], []
+    for name in ("films", "products", "editorials", "tweets"):
+        rows = random.Random(0).sample(rows_of(folder, name), 1000)
+        texts.append([Example(text) for text, _ in rows])
+        vectors = pool.encoded_vectors([Example(text) for text, _ in rows]).double()
+        labels = [int(label == "positive") for _, label in rows]
+        domains.append((labels[:600], vectors[:600], vectors[600:]))
+    found: dict[str, Any] = {}
+    for name, attack in STATISTICS.items():
+        sizes = [size for size in SIZES if name != "drift" or size >= MIN_TEXTS]
+        found[name] = {"auc": {str(size): membership(pool, attack, size) for size in sizes}}
+        if name in INVERTED:
+            found[name]["words_found"] = INVERTED[name](pool, members, background, words)
+        print(name, json.dumps(found[name]), flush=True)
+    keys: dict[str, Any] = {}
+    for name, noise, shape in (
+        ("as stored", False, "covariance"),
+        ("one variance", False, "one variance"),
+        ("one mean with noise, one variance", True, "one variance"),
+    ):
+        attack = gaussians if shape == "covariance" else less(noise)
+        keys[name] = {
+            str(size): {
+                "auc": max(membership(pool, attack, size).values()),
+                "routed": round(routed(domains, size, shape, noise), 3),
+            }
+            for size in SIZES[:3]
+        }
+        print(name, json.dumps(keys[name]), flush=True)
+    watched = {
+        str(size): {"noise": noticed(texts, size, EXACT_TEXTS), "none": noticed(texts, size, 1)} for size in SIZES[1:]
+    }
+    value = {
+        "command": "python -m research.memory.privacy data/sentiment",
+        "draws": DRAWS,
+        "background": BACKGROUND,
+        "secret_words": len(SECRET),
+        "copies": COPIES,
+        "candidates": len(words),
+        "statistics": found,
+        "keys": keys,
+        "drift_noticed": watched,
+    }
+    RESULT.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
