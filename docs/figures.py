@@ -88,7 +88,8 @@ def readme() -> str:
     study = read("encoders/sentiment")["encoders"]["minilm"]["orders"]["1"]
     compared = read("sentiment/compare")
     names = {"F+E": "`finetune+ema` (F+E), the default", "F+A": "`finetune+average` (F+A)", "F": "`finetune` (F)"}
-    names |= {"frozen+M": "`frozen+slots` (frozen+M)", "LoRA": "`lora`", "ridge": "`ridge`"}
+    names |= {"frozen+M": "`frozen+slots` (frozen+M)", "LoRA": "`lora`"}
+    names |= {"ridge": "`ridge` with `projection=0` and `ridge=1000`"}
     names |= {"F+V": "`finetune+vocab` (F+V), the default", "multi-task": "`multi-task`: retrained on everything"}
     rows = [["MiniLM", names["F+E"], *ends(histories())]]
     for name in ("F+A", "F", "frozen+M", "LoRA", "ridge", "multi-task"):
@@ -339,7 +340,8 @@ def encoders_short() -> str:
     ]
     lists = "; ".join(f"order {order}: {', '.join(orders[order]['domains'])}" for order in ("1", "2", "3"))
     header = ("method", "order 1, %", "order 2, %", "order 3, %", "forgetting in order 1, points")
-    sentence = f"MiniLM, average test accuracy at the end, 5 seeds; {lists}. Here F+E has `smooth` 0.999."
+    settings = "Here F+E has `smooth` 0.999, and ridge is that of 0.2, without random features."
+    sentence = f"MiniLM, average test accuracy at the end, 5 seeds; {lists}. {settings}"
     return table(header, rows, sentence, "From `python -m research.encoders figures`.")
 
 

@@ -434,6 +434,16 @@ def test_steps_never_go_against_rows_of_earlier_domains(stream, tiny, short, met
             assert sum(float((ours * theirs).sum()) for ours, theirs in products) > -1e-6
 
 
+@pytest.mark.parametrize("method", ["gem", "a-gem", "rehearsal"])
+def test_a_model_may_begin_to_keep_rows_later(stream, tiny, short, method):
+    learner = make("finetune", tiny, short, rehearse=6)
+    learner.adapt(stream[0])
+    learner.use(method)
+    for domain in stream[1:]:
+        learner.adapt(domain)
+    assert [*learner.state.method_state.rows] == [domain.name for domain in stream[1:]]
+
+
 def test_herding_picks_what_keeps_the_mean():
     """Around the mean 0: first the nearest, then what balances it."""
     features = torch.tensor([[3.0, 0], [1, 0], [-1.5, 0], [-2.5, 0], [0, 0.1], [0, -0.1]])
