@@ -55,6 +55,8 @@ def spread(values: Sequence[float] | Json | None, scale: float = 100) -> str:
     """Mean and standard deviation of values, or of a record that has both."""
     if values is None or (isinstance(values, dict) and values["mean"] is None):
         return "-"
+    if not isinstance(values, dict) and len(values) == 1:
+        return f"{scale * values[0]:.1f}"
     mean, deviation = (values["mean"], values["spread"]) if isinstance(values, dict) else (fmean(values), stdev(values))
     return f"{scale * mean:.1f} ± {scale * deviation:.1f}".replace("-0.0", "0.0")
 
@@ -86,7 +88,8 @@ def readme() -> str:
     study = read("encoders/sentiment")["encoders"]["minilm"]["orders"]["1"]
     compared = read("sentiment/compare")
     names = {"F+E": "`finetune+ema` (F+E), the default", "F+A": "`finetune+average` (F+A)", "F": "`finetune` (F)"}
-    names |= {"frozen+M": "`frozen+slots` (frozen+M)", "LoRA": "`lora`", "ridge": "`ridge`"}
+    names |= {"frozen+M": "`frozen+slots` (frozen+M)", "LoRA": "`lora`"}
+    names |= {"ridge": "`ridge` with `projection=0` and `ridge=1000`"}
     names |= {"F+V": "`finetune+vocab` (F+V), the default", "multi-task": "`multi-task`: retrained on everything"}
     rows = [["MiniLM", names["F+E"], *ends(histories())]]
     for name in ("F+A", "F", "frozen+M", "LoRA", "ridge", "multi-task"):
@@ -159,22 +162,104 @@ def ridge() -> str:
         [
             stream,
             variant,
-            spread([run["average"] for run in runs], 1) if len(runs) > 1 else f"{runs[0]['average']:.1f}",
+            spread([run["average"] for run in runs], 1),
             " or ".join(f"{one:,.0f}" for one in sorted({run["penalties"][-1] for run in runs})),
-            *(f"{fmean(run['seconds'][clock] for run in runs):.0f}" for clock in ("wall", "processor")),
+            f"{fmean(run['seconds']['processor'] for run in runs):.0f}",
+            f"{min(run['seconds']['wall'] for run in runs):.0f}",
         ]
         for stream, variants in found["streams"].items()
         for variant, runs in variants.items()
     ]
-    header = ("domains", "head", "average accuracy at the end, %", "penalty at the end", "seconds", "of the processor")
+    header = (
+        "domains",
+        "head",
+        "average accuracy at the end, %",
+        "penalty at the end",
+        "processor seconds",
+        "least seconds",
+    )
     runs = max(len(runs) for variants in found["streams"].values() for runs in variants.values())
     return table(
         header,
         rows,
         "MiniLM; CLINC150 in ten domains, Banking77 in seven, sentiment in four; "
         f"{found['rows of an intent']} rows of an intent; {runs} seeds where the seed has an effect.",
-        f"Seconds are for all domains together, without the encoder, with {found['threads']} threads. "
-        f"From {command(found)}.",
+        f"Seconds are for all domains together, after the encoder, with {found['threads']} threads on a machine that "
+        f"others used too. From {command(found)}.",
+    )
+
+
+def paired(runs: Sequence[Json], baseline: Sequence[Json], figure: str) -> str:
+    """The mean difference of two groups of runs by seed, with its 95% interval."""
+    from research.memory.__main__ import T95
+
+    others = {run["seed"]: run[figure] for run in baseline}
+    gaps = [run[figure] - others[run["seed"]] for run in runs if run["seed"] in others]
+    if len(gaps) not in T95:
+        return "-"
+    half = T95[len(gaps)] * stdev(gaps) / len(gaps) ** 0.5
+    return interval({"difference": fmean(gaps), "low": fmean(gaps) - half, "high": fmean(gaps) + half}, 1)
+
+
+def family(stream: str, about: str) -> str:
+    """All methods on a stream, by the seeds that all of them have."""
+    found = read(f"family/{stream}")
+    methods = list(dict.fromkeys(run["method"] for run in found["runs"]))
+    whole = [{run["seed"] for run in found["runs"] if run["method"] == method} for method in methods]
+    seeds = set.intersection(*whole)
+    by_method = {
+        method: [run for run in found["runs"] if run["method"] == method and run["seed"] in seeds] for method in methods
+    }
+    rows = [
+        [
+            f"`{method}`",
+            spread([run["average"] for run in runs], 1),
+            "-" if runs[0]["forgetting"] is None else spread([run["forgetting"] for run in runs], 1),
+            "-" if method == methods[0] else paired(runs, by_method[methods[0]], "average"),
+        ]
+        for method, runs in sorted(by_method.items(), key=lambda one: -fmean(run["average"] for run in one[1]))
+    ]
+    against = f"against {methods[0]}, points [95% interval]"
+    header = ("method", "average accuracy at the end, %", "forgetting, points", against)
+    return table(header, rows, f"{about} {len(seeds)} seeds. From {command(found)}.")
+
+
+def released(studies: dict[str, str]) -> str:
+    """Fiction, then government: the released code's settings, or frozen slots, on the seeds that all rows have."""
+    found = read("paper/released")
+    rows: dict[tuple[str, str, str], list[Json]] = {}
+    for run in found["runs"]:
+        if run["study"] in studies:
+            rows.setdefault((run["study"], run["method"], run["selection"]), []).append(run)
+    seeds = set.intersection(*({run["seed"] for run in runs} for runs in rows.values()))
+    shown = []
+    for (study, method, selection), runs in rows.items():
+        runs = [{**run, "lost": run["source before"] - run["source"]} for run in runs if run["seed"] in seeds]
+        figures = [spread([run[name] for run in runs], 1) for name in ("source before", "source", "lost", "target")]
+        letters = "+".join(
+            {"vocab": "V", "slots": "M", "frozen": "frozen"}.get(part, "F") for part in method.split("+")
+        )
+        shown.append([studies[study], letters, selection, *figures])
+    header = (
+        "setting",
+        "method",
+        "selected on",
+        "S before",
+        "S",
+        "S lost",
+        "T",
+    )
+    return table(header, shown, f"Test accuracy, %; {len(seeds)} seeds. From {command(found)}.")
+
+
+def paper_hours() -> str:
+    hours = {}
+    for name in ("runs", "runs-dialogue"):
+        with gzip.open(ROOT / f"results/paper/{name}/records.jsonl.gz", "rt", encoding="utf-8") as lines:
+            hours[name] = sum(json.loads(line)["stage"]["seconds"] for line in lines) / 3600
+    return (
+        f"The recorded trainings took {hours['runs']:.0f} hours for Tables 1 to 4 and the studies, and "
+        f"{hours['runs-dialogue']:.0f} for Tables 5 and 6, on one H200. From `python -m research.paper all`."
     )
 
 
@@ -255,7 +340,8 @@ def encoders_short() -> str:
     ]
     lists = "; ".join(f"order {order}: {', '.join(orders[order]['domains'])}" for order in ("1", "2", "3"))
     header = ("method", "order 1, %", "order 2, %", "order 3, %", "forgetting in order 1, points")
-    sentence = f"MiniLM, average test accuracy at the end, 5 seeds; {lists}. Here F+E has `smooth` 0.999."
+    settings = "Here F+E has `smooth` 0.999, and ridge is that of 0.2, without random features."
+    sentence = f"MiniLM, average test accuracy at the end, 5 seeds; {lists}. {settings}"
     return table(header, rows, sentence, "From `python -m research.encoders figures`.")
 
 
@@ -491,10 +577,29 @@ STUDIES += [f"paper-{name}" for name in ("legend", "recommended", "slots", "rate
 STUDIES += [f"study-{name}" for name in (*STREAMS, "slots")]
 STUDIES += [f"protocol-{family}" for family in ("bilstm", "encoder", "replies")]
 NAMED = (readme, matrix, demo, rehearsal, sentiment, bag_of_words, encoders_command, encoders_answer, encoders_short)
-NAMED += (few_rows, protocol, five_genres, torture, serving, drift, speed, privacy, privacy_keys)
-NAMED += (false_positives, reply_lengths, ridge)
+NAMED += (
+    few_rows,
+    protocol,
+    five_genres,
+    torture,
+    serving,
+    drift,
+    speed,
+    privacy,
+    privacy_keys,
+    false_positives,
+    reply_lengths,
+    ridge,
+    paper_hours,
+)
 BLOCKS: dict[str, Callable[[], str]] = {one.__name__.replace("_", "-"): one for one in NAMED}
 BLOCKS |= {name: partial(study, name) for name in STUDIES}
+BLOCKS |= {
+    "family-demo": partial(family, "demo", "Four made-up domains that contradict each other, a small BiLSTM;"),
+    "family-sentiment": partial(family, "sentiment", "400 rows of each of films, products, editorials, tweets;"),
+    "released": partial(released, {"twice": "softmax twice", "once": "softmax once"}),
+    "frozen-slots": partial(released, {"frozen": "the paper's"}),
+}
 
 
 def filled(text: str) -> str:

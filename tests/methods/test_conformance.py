@@ -36,9 +36,9 @@ ENCODERS = ("bert", "distilbert", "modernbert")
 ON_ENCODERS_ONLY = ("lora", "ridge")
 NOT_ON_ENCODERS = tuple(find_method(name).name for name in ("F+V", "F+M+V", "F+H", "F+H+V", "Progressive"))
 TRIED = {
-    "memory": (*METHODS, "F+V+A", "F+D", "F+V+E", "EWC+M+V"),
+    "memory": (*METHODS, "F+V+A", "F+D", "F+V+E", "EWC+M+V", "SI+M+V", "IMM+M+V"),
     "plain": ("F+V", "F+M", "F+H+V", "EWC+M+V", "Progressive", "multi-task"),
-    "replies": ("F+V", "F+M+V", "EWC", "frozen+M", "Progressive", "F+V+E", "rehearsal"),
+    "replies": ("F+V", "F+M+V", "EWC", "SI", "IMM", "frozen+M", "Progressive", "F+V+E", "rehearsal"),
     "bert": (*METHODS, "F+E", "F+M+A", "F+D", "LoRA+E", "EWC+M"),
     "distilbert": ("frozen+M", "LoRA"),
     "modernbert": ("frozen+M", "LoRA"),

@@ -128,10 +128,10 @@ def test_the_path_integral_of_a_quadratic_is_the_loss_that_each_weight_has_taken
     torch.testing.assert_close(path, lost, rtol=5e-3, atol=1e-6)
     method.finish_domain(finished(model, ()))
     expected = lost / ((model.weight.detach() - start).square() + 1e-3)
-    torch.testing.assert_close(method.importance["weight"], expected, rtol=5e-3, atol=1e-6)
+    torch.testing.assert_close(method.fisher["weight"], expected, rtol=5e-3, atol=1e-6)
     with torch.no_grad():
         model.weight += 1
-    assert method.loss(model, None, None).item() == pytest.approx(method.importance["weight"].sum().item())
+    assert method.loss(model, None, None).item() == pytest.approx(method.fisher["weight"].sum().item())
     assert not list(model.children())
 
 
@@ -141,7 +141,7 @@ def test_the_penalty_is_no_part_of_the_path():
         model = torch.nn.Module()
         model.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
         method = SynapticIntelligence(MethodSettings(si_strength=strength))
-        method.load_state_dict({"importance/weight": torch.ones(2), "center/weight": torch.zeros(2)})
+        method.load_state_dict({"fisher/weight": torch.ones(2), "centre/weight": torch.zeros(2)})
         method.start_domain(model, model, None)
         (model.weight.square().sum() + method.loss(model, None, None)).backward()
         with torch.no_grad():
@@ -432,6 +432,16 @@ def test_steps_never_go_against_rows_of_earlier_domains(stream, tiny, short, met
             old = model.training_step(collate(group, range(len(group)), model.device)).loss
             products = zip(found, torch.autograd.grad(old, parameters), strict=True)
             assert sum(float((ours * theirs).sum()) for ours, theirs in products) > -1e-6
+
+
+@pytest.mark.parametrize("method", ["gem", "a-gem", "rehearsal"])
+def test_a_model_may_begin_to_keep_rows_later(stream, tiny, short, method):
+    learner = make("finetune", tiny, short, rehearse=6)
+    learner.adapt(stream[0])
+    learner.use(method)
+    for domain in stream[1:]:
+        learner.adapt(domain)
+    assert [*learner.state.method_state.rows] == [domain.name for domain in stream[1:]]
 
 
 def test_herding_picks_what_keeps_the_mean():

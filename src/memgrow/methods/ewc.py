@@ -52,24 +52,26 @@ class EWC(Method):
     """
 
     Options: ClassVar[type] = EWCOptions
-    options: EWCOptions
+    options: Any
     needs_every_domain = True
     finish_order = 2
 
-    def __init__(self, options: EWCOptions) -> None:
+    def __init__(self, options: Any) -> None:
         super().__init__(options)
         self.fisher: dict[str, Tensor] = {}
         self.center: dict[str, Tensor] = {}
 
     def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
-        if not self.fisher:
-            return None
+        return self.options.strength / 2 * self.distance(model) if self.fisher else None
+
+    def distance(self, model: Model) -> Tensor:
+        """From the center, squared and weighted."""
         parameters = dict(model.named_parameters())
         terms = [
             (fisher * (old_part(parameters[name], fisher.shape) - self.center[name]) ** 2).sum()
             for name, fisher in self.fisher.items()
         ]
-        return self.options.strength / 2 * torch.stack(terms).sum()
+        return torch.stack(terms).sum()
 
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
         variant = domain.model.only_fisher_variant or self.options.fisher

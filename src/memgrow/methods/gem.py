@@ -63,7 +63,7 @@ class AGEM(GEM):
     """One constraint: the mean over kept rows of all domains."""
 
     def groups(self) -> list[int]:
-        return [len(self.kept)]
+        return [len(self.kept)] if self.rows else []
 
 
 def correction(new: Tensor, old: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 Unlike EWC it needs no pass over the data: the importance of a weight is added up along the path of the training.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded
-from memgrow.methods.base import FinishedDomain, Method, old_part, option
+from memgrow.methods.base import FinishedDomain, old_part, option
+from memgrow.methods.ewc import EWC
 from memgrow.models import Model
 
 PATH = "path"  # name of the submodule while a domain trains
@@ -32,21 +32,17 @@ class Path(nn.Module):
             self.register_buffer(str(number), torch.zeros_like(parameter))
 
 
-class SynapticIntelligence(Method):
+class SynapticIntelligence(EWC):
     """Adds si_strength * sum of Omega (theta - center)^2, where the center is the weights after the last domain.
 
-    Omega = sum over domains of omega / (move^2 + xi), with omega = - sum over steps of gradient * step.
+    Omega, which takes the place of EWC's Fisher diagonal, is the sum over domains of omega / (move^2 + xi), with
+    omega = - sum over steps of gradient * step.
     """
 
     Options: ClassVar[type] = SIOptions
-    options: SIOptions
-    needs_every_domain = True
-    finish_order = 2
 
     def __init__(self, options: SIOptions) -> None:
         super().__init__(options)
-        self.importance: dict[str, Tensor] = {}
-        self.center: dict[str, Tensor] = {}
         self._start: dict[str, Tensor] = {}  # of the domain
         self._before: dict[str, Tensor] = {}  # the step
 
@@ -56,14 +52,7 @@ class SynapticIntelligence(Method):
 
     def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
         self._before = _copy(model)
-        if not self.importance:
-            return None
-        parameters = dict(model.named_parameters())
-        terms = [
-            (importance * (old_part(parameters[name], importance.shape) - self.center[name]).square()).sum()
-            for name, importance in self.importance.items()
-        ]
-        return self.options.si_strength * torch.stack(terms).sum()
+        return self.options.si_strength * self.distance(model) if self.fisher else None
 
     @torch.no_grad()
     def after_step(self, model: Model, optimizer: torch.optim.Optimizer, batches: int) -> None:
@@ -71,8 +60,8 @@ class SynapticIntelligence(Method):
             if parameter.grad is None:
                 continue
             before, gradient = self._before[name], parameter.grad.clone()
-            if name in self.importance:  # without the penalty's part: the loss of the domain alone
-                held = self.importance[name]
+            if name in self.fisher:  # without the penalty's part: the loss of the domain alone
+                held = self.fisher[name]
                 pull = 2 * self.options.si_strength * held * (old_part(before, held.shape) - self.center[name])
                 old_part(gradient, held.shape).sub_(pull)
             path.addcmul_(gradient, parameter - before, value=-1)
@@ -82,22 +71,12 @@ class SynapticIntelligence(Method):
         model = domain.model
         for (name, weight), path in zip(model.named_parameters(), model.get_submodule(PATH).buffers(), strict=True):
             found = (path / ((weight - self._start[name]).square() + DAMPING)).clamp(min=0)
-            if name in self.importance:
-                old_part(found, self.importance[name].shape).add_(self.importance[name])
-            self.importance[name] = found
+            if name in self.fisher:
+                old_part(found, self.fisher[name].shape).add_(self.fisher[name])
+            self.fisher[name] = found
         self.center, self._start, self._before = _copy(model), {}, {}
         delattr(model, PATH)
         return {"si_strength": self.options.si_strength}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        parts = {"importance": self.importance, "center": self.center}
-        return {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        parts = {"importance": self.importance, "center": self.center}
-        for key, tensor in state.items():
-            part, name = key.split("/", 1)
-            parts[part][name] = tensor
 
 
 def _copy(model: Model) -> dict[str, Tensor]:

@@ -98,7 +98,7 @@ class Classifier(Model):
 
         With a domain memory each text is read by the entry that suits it best, or by that of `domain`.
         """
-        if self.memory is None or not self.memory.routes:
+        if self.memory is None or (domain is None and not self.memory.routes):
             return self.plain_logits(data)
         return self.memory.logits(self, data, domain)
 

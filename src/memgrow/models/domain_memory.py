@@ -179,7 +179,7 @@ class DomainMemory(nn.Module):
         else:
             chosen = torch.full((len(data),), len(self) - 1 - self.names[::-1].index(domain))
         logits = torch.empty(len(data), model.labels)
-        readers = torch.tensor(self.readers)[chosen] if domain is None or self.read != "mean" else chosen
+        readers = torch.tensor(self.readers)[chosen] if domain is None else chosen
         for number in sorted(set(readers.tolist())):
             indices = (readers == number).nonzero().flatten()
             logits[indices] = self._logits_of(number, model, data.some(indices.tolist()))
