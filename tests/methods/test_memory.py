@@ -3,17 +3,28 @@
 import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from memgrow.data import Domain, Stream, synthetic_stream
+from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings
-from memgrow.models.domain_memory import LEAST_GROUP, LEAST_TEXTS, gaussian_key, token_counts
+from memgrow.models.domain_memory import (
+    BUCKETS,
+    LEAST_GROUP,
+    LEAST_TEXTS,
+    DomainMemory,
+    Entry,
+    conflicts,
+    gaussian_key,
+    token_counts,
+)
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.storage.versions import undo
 from memgrow.training.settings import TrainingSettings
@@ -29,9 +40,9 @@ def stream(domains: int = 3) -> Stream:
 
 
 def create(method: str, encoder: Path | None = None) -> Learner:
-    if encoder is None:
-        return Learner.create(method, model=SMALL, training=TRAINING)
     options = MethodSettings(read_entries="always")
+    if encoder is None:
+        return Learner.create(method, model=SMALL, training=TRAINING, options=options)
     return Learner.create(method, model=PretrainedSettings(encoder=str(encoder)), training=TRAINING, options=options)
 
 
@@ -181,23 +192,57 @@ def test_a_damaged_memory_is_refused(tmp_path: Path, change: str) -> None:
         rebuild("pair", model.settings, model.labels, shape, stored=stored)
 
 
-def test_read_by_labels_the_newest_entry_answers_for_domains_whose_labels_it_has(tiny: Path) -> None:
-    first, second, third = stream()
-    renamed = with_label(second, every=1)
-    learner = create("finetune+memory", tiny)
-    learner.use("finetune+memory", replace(learner.options, read_entries="labels"))
-    learner.learn([first, third])
+def answering(share: float) -> Any:
+    """A model that answers this share of 100 examples of two labels, 50 each, right."""
+    right = torch.arange(100) % 50 < round(50 * share)
+    labels = torch.arange(100) // 50
+    logits = torch.nn.functional.one_hot(torch.where(right, labels, 1 - labels), 2).double()
+    return SimpleNamespace(settings=SimpleNamespace(is_pretrained=True), plain_logits=lambda data: logits)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [(0.5, 0.9, True), (0.1, 0.9, True), (0.0, 0.9, True), (0.68, 0.9, False), (0.85, 0.9, False), (0.5, 0.5, False)],
+)
+def test_a_domain_conflicts_if_clearly_less_than_half_of_it_was_known(
+    before: float, after: float, expected: bool
+) -> None:
+    data = Encoded([()] * 100, [0] * 50 + [1] * 50, False)
+    assert conflicts(answering(before), answering(after), data) is expected
+
+
+@pytest.mark.parametrize("clashes", [(False, False, False), (False, True, False), (False, False, True)])
+def test_an_entry_answers_if_a_later_domain_conflicts_or_lacks_its_labels(clashes: tuple[bool, ...]) -> None:
+    labels = [torch.tensor([0, 1]), torch.tensor([0, 1]), torch.tensor([0, 1])]
+    key = torch.zeros(BUCKETS, dtype=torch.int32)
+
+    def readers(read: str) -> list[int]:
+        entries = [
+            Entry(str(number), (2,), {}, clash, {"labels": own, "key": key})
+            for number, (own, clash) in enumerate(zip(labels, clashes, strict=True))
+        ]
+        return DomainMemory(entries, None, read).readers
+
+    assert readers("always") == [0, 1, 2]
+    last = max((number for number, clash in enumerate(clashes) if clash), default=0)
+    assert readers("conflict") == [number if number < last else 2 for number in range(3)]
+    labels[0] = torch.tensor([0, 1, 2])
+    assert readers("conflict")[0] == 0
+
+
+def test_the_mean_of_entry_and_newest_is_read_where_nothing_conflicts() -> None:
+    learner, domains = create("finetune+vocab+memory"), stream(2)
+    learner.use("finetune+vocab+memory", replace(learner.options, read_entries="mean"))
+    learner.learn(domains)
     model = learner.classifier()
     assert model.memory is not None
-    assert not model.memory.routes
-    data = learner.split(first, "test")
-    assert torch.equal(model.logits(data), model.plain_logits(data))
-    learner.adapt(renamed)
-    model = learner.classifier()
-    assert model.memory is not None
-    assert model.memory.readers == [1, 1, 2]
-    predicted = learner.for_domain(first.name).predict(first.test)
-    assert {one.label for one in predicted} <= set(first.labels)
+    model.memory = DomainMemory([replace(one, conflicts=False) for one in model.memory.entries()], None, "mean")
+    for domain in domains:
+        data = learner.split(domain, "test")
+        chosen = model.memory.scores(data).argmax(-1)
+        own = torch.stack([model.logits(data, one.name).softmax(-1) for one in domains])[chosen, range(len(data))]
+        expected = (own + model.plain_logits(data).softmax(-1)) / 2
+        torch.testing.assert_close(model.logits(data).softmax(-1), expected)
 
 
 def test_versions_share_the_file_of_the_encoder_that_routes(tmp_path: Path, tiny: Path) -> None:
