@@ -95,7 +95,7 @@ def test_the_defaults_are_for_fine_tuning(encoder):
     learner = Learner.create(encoder=encoder, device="cpu")
     assert learner.method.name == "finetune+ema+memory"
     assert (learner.options.smooth, learner.options.keep) == ("auto", "auto")
-    assert learner.training == replace(FINE_TUNING, epochs="auto")
+    assert learner.training == replace(FINE_TUNING, epochs="auto", select="last")
     assert learner.settings.encoder == str(encoder)
     assert learner.settings.weights is not None
 

@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -16,6 +15,7 @@ from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.batches import Encoded
 from memgrow.evaluation.demo import MODEL, TRAINING
 from memgrow.models import Classifier
+from memgrow.models.domain_memory import DomainMemory
 
 RESULTS = Path(__file__).parents[2] / "results" / "memory"
 SENTIMENT = {
@@ -93,9 +93,7 @@ def create(method: str, name: str, seed: int) -> Learner:
     if name == "demo":
         return Learner.create(method, model=MODEL, training=TRAINING, seed=seed, device="cpu")
     encoder = None if name.endswith(LSTM) else "minilm"
-    learner = Learner.create(method, encoder=encoder, seed=seed, device="cpu")
-    learner.use(method, replace(learner.options, read_entries="always"))
-    return learner
+    return Learner.create(method, encoder=encoder, seed=seed, device="cpu")
 
 
 def accuracies(learner: Learner, stream: Stream) -> dict[str, Any]:
@@ -106,13 +104,15 @@ def accuracies(learner: Learner, stream: Stream) -> dict[str, Any]:
         labels = [label == guess for label, guess in zip(data.labels, model.plain_logits(data).argmax(-1), strict=True)]
         shares = readings(model, data)
         told = model.logits(data, domain.name).argmax(-1).tolist()
-        routed = model.logits(data).argmax(-1).tolist()
+        routed = always(model).logits(model, data).argmax(-1).tolist()
+        conflict = model.logits(data).argmax(-1).tolist()
         entry = model.memory.scores(data).argmax(-1).tolist() if model.memory is not None else []
         right = [model.memory.names[one] == domain.name for one in entry] if model.memory is not None else []
         found.append(
             {
                 "last": 100 * fmean(map(float, labels)),
                 "routed": 100 * fmean(a == b for a, b in zip(routed, data.labels, strict=True)),
+                "conflict": 100 * fmean(a == b for a, b in zip(conflict, data.labels, strict=True)),
                 "told": 100 * fmean(a == b for a, b in zip(told, data.labels, strict=True)),
                 "router": 100 * fmean(right),
                 **{name: 100 * fmean((guess == data.labels).tolist()) for name, guess in shares.items()},
@@ -121,10 +121,16 @@ def accuracies(learner: Learner, stream: Stream) -> dict[str, Any]:
     return {key: round(fmean(one[key] for one in found), 2) for key in found[0]}
 
 
+def always(model: Classifier) -> DomainMemory:
+    """The memory, each of whose entries answers for its domain."""
+    assert model.memory is not None
+    return DomainMemory(list(model.memory.entries()), model.memory.base, "always")
+
+
 def readings(model: Classifier, data: Encoded) -> dict[str, Any]:
     """Labels by mixtures of the routed entry with the last weights: half each, or the router's probability."""
     assert model.memory is not None
-    routed, last = model.logits(data).softmax(-1), model.plain_logits(data).softmax(-1)
+    routed, last = always(model).logits(model, data).softmax(-1), model.plain_logits(data).softmax(-1)
     sure = model.memory.scores(data).amax(-1, keepdim=True).exp().float()
     mixed = {"half": (routed + last) / 2, "confidence": sure * routed + (1 - sure) * last}
     return {name: one.argmax(-1).numpy() for name, one in mixed.items()}
@@ -145,6 +151,7 @@ def run(name: str, data: Path | None) -> None:
             together = create("multi-task", name, seed)
             together.learn(stream)
             ceilings[seed] = round(100 * fmean(together.evaluate(stream).values()), 2)
+        figures["conflicts"] = [bool(stage.note.get("conflicts")) for stage in learner.history.stages]
         figures |= {"multi-task": ceilings[seed], "forgetting": round(100 * (forgotten or 0.0), 2)}
         runs.append({"order": order, "seed": seed, **figures, "seconds": round(time.monotonic() - began)})
         print(runs[-1], flush=True)
@@ -152,13 +159,14 @@ def run(name: str, data: Path | None) -> None:
 
 
 def write(name: str, runs: list[dict[str, Any]]) -> None:
-    keys = ("last", "routed", "half", "confidence", "told", "multi-task", "router", "forgetting")
+    keys = ("last", "routed", "conflict", "half", "confidence", "told", "multi-task", "router", "forgetting")
     summary: dict[str, Any] = {key: round(fmean(one[key] for one in runs), 1) for key in keys}
-    for other in ("last", "multi-task"):
-        gaps = [one["routed"] - one[other] for one in runs]
+    pairs = [(one, other) for one in ("routed", "conflict") for other in ("last", "multi-task")]
+    for reading, other in pairs:
+        gaps = [one[reading] - one[other] for one in runs]
         half = T95[len(gaps)] * stdev(gaps) / len(gaps) ** 0.5 if len(gaps) in T95 else None
         interval = None if half is None else [round(fmean(gaps) - half, 1), round(fmean(gaps) + half, 1)]
-        summary[f"routed minus {other}"] = {"mean": round(fmean(gaps), 1), "interval": interval}
+        summary[f"{reading} minus {other}"] = {"mean": round(fmean(gaps), 1), "interval": interval}
     RESULTS.mkdir(parents=True, exist_ok=True)
     value = {"command": f"python -m research.memory {name}", "stream": name, "summary": summary, "runs": runs}
     (RESULTS / f"{name}.json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

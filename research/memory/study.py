@@ -225,6 +225,7 @@ def do(job: Job, given: argparse.Namespace) -> None:
     stream = stream_of(name, given.data, seed)
     record, arrays = train(stream, method, seed, given.encoder, given.device)
     record = {"stream": name, "method": method, "seed": seed, "domains": list(stream.names), **record}
+    record["validation"] = [len(domain.validation) for domain in stream]
     file_of(given.out, job, ".json").write_text(json.dumps(record) + "\n", encoding="utf-8")
     if arrays:
         np.savez_compressed(file_of(given.out, job, ".npz"), **arrays)

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memgrow.data import synthetic_stream
 from memgrow.data.batches import Encoded, by_length, shuffled
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
@@ -110,16 +111,32 @@ def test_auto_patience_depends_on_the_number_of_validation_examples(examples, ep
 
 
 @given(batches=st.integers(1, 300), validation=st.integers(1, 1000), patience=st.integers(1, 600) | st.just("auto"))
-def test_auto_epochs_are_five_or_150_steps_for_a_first_domain(batches, validation, patience):
+def test_auto_epochs_of_a_first_domain_are_ten_within_500_steps_and_150_steps_at_least(batches, validation, patience):
     settings = replace(FINE_TUNING, epochs="auto", patience=patience)
     later, first = (settings.resolve(batches, validation, first) for first in (False, True))
     assert later == replace(settings, epochs=5)
-    if batches >= 30:
-        assert first == later
-        return
+    assert first.epochs >= 5
     steps = first.epochs * batches
-    assert 150 <= steps < 150 + batches
-    assert first.warm_up_steps(batches) == first.warm_up == steps // 10
+    assert steps >= 150
+    assert first.epochs <= 10 or steps < 150 + batches
+    assert first.epochs == 5 or steps <= 500
+    if first.epochs > 5:
+        assert first.warm_up_steps(batches) == first.warm_up == min(settings.warm_up, steps // 10)
+
+
+@pytest.mark.parametrize("select", ["best", "last"])
+def test_the_weights_of_the_best_epoch_or_of_the_last_one_are_taken(select):
+    domain = synthetic_stream(domains=1, train=60, validation=20, test=20)[0]
+    training = TrainingSettings(rate=0.05, epochs=6, patience=1, select=select)
+    learner = Learner.create("F", model=ModelSettings(embedding=6, hidden=4, slots=2, perceptron=4), training=training)
+    stage = learner.adapt(domain)
+    if select == "last":
+        assert stage.epochs == stage.best_epoch == 6
+        assert stage.validation == stage.curve.validation[-1]
+    else:
+        assert stage.validation == max(stage.curve.validation)
+        assert stage.epochs <= stage.best_epoch + 1
+    assert learner.evaluate(domain, "validation")[domain.name] == stage.validation
 
 
 @given(epochs=st.integers(1, 20), batches=st.integers(1, 100), schedule=st.sampled_from(["constant", "linear"]))

@@ -1,0 +1,39 @@
+"""Average the runs: `python -m research.defaults.summary RUNS [RUNS ...]`, folders that `research.defaults` wrote."""
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from research.common.statistics import paired_over_seeds
+
+RESULT = Path(__file__).parents[2] / "results" / "defaults.json"
+REFERENCES = ("plain", "old default")
+
+
+def main() -> None:
+    averages: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for folder in sys.argv[1:]:
+        for path in sorted(Path(folder).glob("*.json")):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            averages[f"{record['stream']}, {record['rows']}"][record["variant"]][record["seed"]] = record["average"]
+    streams: dict[str, Any] = {}
+    for stream, variants in averages.items():
+        streams[stream] = {}
+        for name, found in sorted(variants.items()):
+            row: dict[str, Any] = {"seeds": len(found), "average": round(fmean(found.values()), 2)}
+            for other in REFERENCES:
+                shared = sorted(set(found) & set(variants.get(other, {})))
+                if name != other and shared:
+                    paired = paired_over_seeds(*([one[seed] for seed in shared] for one in (found, variants[other])))
+                    numbers = (paired.difference, paired.low, paired.high)
+                    row[f"minus {other}"] = [None if one is None else round(one, 2) for one in numbers]
+            streams[stream][name] = row
+    value = {"command": "python -m research.defaults.summary RUNS", "encoder": "minilm", "streams": streams}
+    RESULT.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
