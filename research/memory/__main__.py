@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import torch
+
 from memgrow import Learner
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.batches import Encoded
@@ -136,6 +138,20 @@ def readings(model: Classifier, data: Encoded) -> dict[str, Any]:
     return {name: one.argmax(-1).numpy() for name, one in mixed.items()}
 
 
+def learn(learner: Learner, domain: Domain, watch: list[Domain]) -> list[float | None]:
+    """Learn a domain; accuracy of the weights on its validation data before and after, and of the majority class."""
+
+    def accuracy() -> float:
+        data = learner.split(domain, "validation")
+        return float((learner.classifier().plain_logits(data).argmax(-1) == torch.tensor(data.labels)).double().mean())
+
+    labels = [example.label for example in domain.validation]
+    before = accuracy() if learner.model is not None and set(labels) <= set(learner.labels or ()) else None
+    learner.adapt(domain, watch=watch, threads=1)
+    majority = max(labels.count(label) for label in set(labels)) / len(labels)
+    return [None if one is None else round(one, 4) for one in (before, accuracy(), majority)]
+
+
 def run(name: str, data: Path | None) -> None:
     """Run a stream with all its seeds and orders, and write the figures."""
     runs, ceilings = [], {}
@@ -144,13 +160,14 @@ def run(name: str, data: Path | None) -> None:
         learner = create(
             "finetune+vocab+memory" if name == "demo" or name.endswith(LSTM) else "finetune+ema+memory", name, seed
         )
-        learner.learn(stream)
+        known = [learn(learner, domain, list(stream)) for domain in stream]
         forgotten = learner.history.matrix.forgetting()
         figures = accuracies(learner, stream)
         if seed not in ceilings:
             together = create("multi-task", name, seed)
             together.learn(stream)
             ceilings[seed] = round(100 * fmean(together.evaluate(stream).values()), 2)
+        figures["validation"] = known  # before and after each domain, and the majority class
         figures["conflicts"] = [bool(stage.note.get("conflicts")) for stage in learner.history.stages]
         figures |= {"multi-task": ceilings[seed], "forgetting": round(100 * (forgotten or 0.0), 2)}
         runs.append({"order": order, "seed": seed, **figures, "seconds": round(time.monotonic() - began)})
