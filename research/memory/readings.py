@@ -21,21 +21,20 @@ def softmax(logits: Any) -> Any:
     return raised / raised.sum(-1, keepdims=True)
 
 
-def conflicts(record: dict[str, Any], arrays: Any, clearly: bool) -> list[bool]:
+def conflicts(record: dict[str, Any], arrays: Any) -> list[bool]:
     """For each domain whether it conflicted with the model, by accuracies on its validation data."""
     found = [False]
     for number in range(1, len(record["domains"])):
         labels = arrays[f"labels{number}"]
         majority = np.bincount(labels).max() / len(labels)
         before, after = record["before"][number] or 0.0, record["after"][number]
-        error = (before * (1 - before) / record["validation"][number]) ** 0.5 if clearly else 0.0
-        found.append(before + error < majority + HALF * (after - majority))
+        found.append(before < majority + HALF * (after - majority))
     return found
 
 
 def accuracies(record: dict[str, Any], arrays: Any) -> dict[str, float]:
     """The average accuracy at the end by each reading, in percent."""
-    clash = conflicts(record, arrays, clearly=True)
+    clash = conflicts(record, arrays)
     own = np.array([any(clash[number + 1 :]) for number in range(len(clash))])
     found: dict[str, list[float]] = defaultdict(list)
     for number in range(len(clash)):
