@@ -96,8 +96,7 @@ class Classifier(Model):
     def logits(self, data: Encoded, domain: str | None = None) -> Tensor:
         """The logits of all examples (examples, labels), in their order, on the CPU.
 
-        With a domain memory a text is answered by the weights that suit its domain (`DomainMemory.readers`), or by
-        those of the entry of `domain`.
+        With a domain memory each text is answered by the entry that `DomainMemory.readers` says, or by that of `domain`.
         """
         if self.memory is None or (domain is None and not self.memory.routes):
             return self.plain_logits(data)

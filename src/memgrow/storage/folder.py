@@ -6,9 +6,8 @@
     model/training/                   an unfinished training, see `training.resume`
     model/.lock                       held by the process that writes
 
-A save writes a new version, syncs it, and then replaces the manifest: that is the one step that counts. If a process is
-killed before that step, no manifest names its version and the next writer removes it. Only a complete first version,
-which replaces nothing, is published instead. Readers need no lock.
+A save writes a new version, syncs it, and then replaces the manifest: that is the one step that counts. After a kill
+before that step the next writer removes the version, or publishes a complete first one. Readers need no lock.
 """
 
 import hashlib
