@@ -329,7 +329,7 @@ class Learner:
         return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
 
     def route(self, texts: Sequence[Text]) -> list[dict[str, float]]:
-        """For each text, how probable each entry of the domain memory is; a text reads the best one."""
+        """For each text, how probable each entry of the domain memory is; see `read_entries` for what answers."""
         if (memory := self.classifier().memory) is None:
             raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
         _check_list(texts, "route")

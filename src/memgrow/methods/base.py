@@ -98,10 +98,6 @@ class Method:
         self.options = options
         self.rows: dict[str, tuple[Example, ...]] = {}  # kept of earlier domains, as text; almost always empty
 
-    def trainable(self, old: Model | None, model: Model) -> Trainable | None:
-        """Which parameters train on this domain; None: all of them."""
-        return None
-
     def extra_rows(self, count: int) -> Sequence[Example]:
         """Rows of earlier domains to train on beside the new domain's `count` rows."""
         return ()
@@ -112,11 +108,19 @@ class Method:
         Buffers of such a module are saved, resumed and taken back to the best epoch with the model's weights.
         """
 
+    def trainable(self, old: Model | None, model: Model) -> Trainable | None:
+        """Which parameters train on this domain; None: all of them."""
+        return None
+
     def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:
         """Set the weights in closed form, in place of training; calls `progress(done, total)`."""
 
+    def warmup_epochs(self, batches: int) -> int:
+        """Number of epochs, of so many batches, before early stopping starts to count."""
+        return 0
+
     def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
-        """A term to add to the loss of a batch."""
+        """A term to add to the loss of a batch; `logits` is None for replies."""
         return None
 
     def after_step(self, model: Model, optimizer: torch.optim.Optimizer, batches: int) -> None:
@@ -128,10 +132,6 @@ class Method:
     def evaluation_weights(self, model: Model, optimizer: torch.optim.Optimizer) -> Weights:
         """The weights to validate, and to keep if this epoch is the best, where they differ from the model's."""
         return {}
-
-    def warmup_epochs(self, batches: int) -> int:
-        """Number of epochs, of so many batches, before early stopping starts to count."""
-        return 0
 
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
         """Training has ended: average weights, take statistics. Returns what the history records."""
@@ -162,11 +162,6 @@ class CombinedMethod(Method):
             if keeps_rows(type(part)):
                 part.rows = {domain: tuple(examples) for domain, examples in rows.items()}
 
-    def trainable(self, old: Model | None, model: Model) -> Trainable:
-        """What the first part that restricts training allows; else everything."""
-        found = (part.trainable(old, model) for part in self.parts)
-        return next((one for one in found if one is not None), everything(model))
-
     def extra_rows(self, count: int) -> Sequence[Example]:
         return [row for part in self.parts for row in part.extra_rows(count)]
 
@@ -174,9 +169,17 @@ class CombinedMethod(Method):
         for part in self.parts:
             part.start_domain(old, model, data)
 
+    def trainable(self, old: Model | None, model: Model) -> Trainable:
+        """What the first part that restricts training allows; else everything."""
+        found = (part.trainable(old, model) for part in self.parts)
+        return next((one for one in found if one is not None), everything(model))
+
     def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:
         for part in self.parts:
             part.fit(model, data, progress)
+
+    def warmup_epochs(self, batches: int) -> int:
+        return max((part.warmup_epochs(batches) for part in self.parts), default=0)
 
     def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
         terms = [part.loss(model, batch, logits) for part in self.parts]
@@ -192,9 +195,6 @@ class CombinedMethod(Method):
         for part in self.parts:
             weights |= part.evaluation_weights(model, optimizer)
         return weights
-
-    def warmup_epochs(self, batches: int) -> int:
-        return max((part.warmup_epochs(batches) for part in self.parts), default=0)
 
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
         """Every part draws from a generator of the same seed, so that methods do not depend on each other."""
@@ -288,7 +288,7 @@ def newly_trained(old: Model | None, model: Model) -> frozenset[str]:
 def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
     """The entries that a parameter had before it grew by slots, words or labels, which come after the old ones.
 
-    Hidden units grow between the old ones: a method that uses this does not go with them.
+    Hidden units grow between the old ones, so that a method that uses this cannot be combined with `hidden`.
     """
     return parameter[tuple(slice(size) for size in shape)]
 

@@ -87,7 +87,7 @@ class EWC(Method):
             if name in self.fisher:  # rows of slots and words that have joined since have no Fisher yet
                 old_part(total, self.fisher[name].shape).add_(self.fisher[name].to(new))
                 old_part(center, self.center[name].shape).copy_(self.center[name])
-            # A move from the old center, so that a weight that never mattered has one as well.
+            # The weighted mean, as a move from the old center: where no domain has any Fisher, the center stays.
             self.center[name] = center + torch.where(total > 0, new / total, 0) * (weights[name] - center)
             self.fisher[name] = total
 

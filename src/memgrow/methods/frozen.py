@@ -5,7 +5,7 @@ from memgrow.models import Model
 
 
 class Frozen(Method):
-    """Only new slots and the head train; on the first domain, everything."""
+    """Only new slots, new words and the head train; on the first domain, everything."""
 
     def trainable(self, old: Model | None, model: Model) -> Trainable | None:
         return new_parameters(old, model)

@@ -43,7 +43,7 @@ class MethodSettings(
     EMAOptions,
     DistillOptions,
     AverageOptions,
-    CompressOptions,
+    CompressOptions,  # and with it EWCOptions
     SIOptions,
     GrowthOptions,
 ):
@@ -232,7 +232,7 @@ _BASES = (
     MethodSpec("in-domain", "train a new model on each domain alone", reinit=True),
 )
 METHODS = {method.name: method for method in _BASES}
-"""Methods by name. Add a `MethodSpec` to use a method of your own; its options are constants of its class."""
+"""Methods by name. Add a `MethodSpec` to use your own; its `Options` may name fields of `MethodSettings` only."""
 
 
 def find_method(name: str, retired: bool = False) -> MethodSpec:

@@ -96,7 +96,7 @@ class Classifier(Model):
     def logits(self, data: Encoded, domain: str | None = None) -> Tensor:
         """The logits of all examples (examples, labels), in their order, on the CPU.
 
-        With a domain memory each text is read by the entry that suits it best, or by that of `domain`.
+        With a domain memory each text is answered by the entry that `DomainMemory.readers` says, or by `domain`'s.
         """
         if self.memory is None or (domain is None and not self.memory.routes):
             return self.plain_logits(data)
@@ -167,6 +167,8 @@ class Classifier(Model):
 
 
 class TextClassifier(Classifier):
+    """One row per example: a text, or a pair that a pretrained encoder reads as one sequence."""
+
     texts = 1
     copies = 1
 

@@ -190,7 +190,7 @@ class RecurrentEncoder(Columns, Encoder):
 
 
 def _segments(bank: MemoryBank) -> list[dict[str, Any]]:
-    """The slots of a bank by the domain that they were added for, as JSON."""
+    """The slots of a bank by the domain that they were added for, as JSON; "quiet" is the files' word for biased."""
     return [{"domain": s.domain, "count": len(s), "quiet": s.biased} for s in bank.segments]
 
 

@@ -1,4 +1,4 @@
-"""Devices: which one to use, its precision, CPU threads, and warm-up of a GPU."""
+"""Seeds, devices, precision and CPU threads."""
 
 import contextlib
 import functools

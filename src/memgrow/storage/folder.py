@@ -6,8 +6,8 @@
     model/training/                   an unfinished training, see `training.resume`
     model/.lock                       held by the process that writes
 
-A save writes a new version, syncs it, and then replaces the manifest: that is the one step that counts. A process that
-is killed before it leaves a version that no manifest names, and the next writer removes it. Readers need no lock.
+A save writes a new version, syncs it, and then replaces the manifest: that is the one step that counts. After a kill
+before that step the next writer removes the version, or publishes a complete first one. Readers need no lock.
 """
 
 import hashlib
@@ -161,7 +161,7 @@ class ModelFolder:
     keep: int | None = None  # how many earlier versions to keep; None: the default
     last: int = 0  # highest version number so far; numbers are not used twice
     format: int = FORMAT
-    raw: bytes = b""
+    raw: bytes = b""  # the manifest as it was read: other bytes mean that a writer has replaced it
 
     @classmethod
     def read(cls, path: str | Path) -> "ModelFolder":

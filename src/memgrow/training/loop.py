@@ -52,7 +52,7 @@ def train(
 ) -> TrainResult:
     """Train until the validation score no longer rises, and leave the best epoch's weights in the model.
 
-    Parameters named in `new` train at the new rate. `name` is the domain's, for messages.
+    With select="last" all epochs are trained and the last is the best. Parameters named in `new` train at `new_rate`.
     """
     parameters = trainable.prepare(model)
     optimizer = make_optimizer(parameters, settings, new)

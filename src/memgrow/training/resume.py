@@ -33,7 +33,7 @@ class TrainState:
     loss: float = 0.0  # summed over this epoch's examples so far
     correct: float = 0.0
     seen: int = 0
-    best: float = -1.0  # validation accuracy
+    best: float = -1.0  # validation score
     best_epoch: int = 0
     seconds: float = 0.0
     curve: Curve = field(default_factory=Curve)
