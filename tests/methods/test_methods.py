@@ -37,7 +37,7 @@ def make(method, tiny, short, **options) -> Learner:
 
 
 def finished(model, data, seed=0) -> FinishedDomain:
-    return FinishedDomain(None, model, data, (), {}, lambda _: [], seed)
+    return FinishedDomain(None, model, data, data, (), {}, lambda _: [], seed)
 
 
 # EWC

@@ -1,4 +1,4 @@
-"""Domain memory (R): every domain keeps the weights that answered for it, and each text reads those that suit it.
+"""Domain memory (R): every domain keeps the weights that answered for it, which answer where later domains conflict.
 
 Training is that of the method it is added to. `models/domain_memory.py` has the entries and how they are read.
 """

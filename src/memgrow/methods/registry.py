@@ -165,7 +165,9 @@ ADDITIONS = {
         "D", "the old model's outputs on the new texts are kept: LwF (Li and Hoiem 2016)", part=Distillation
     ),
     "ema": Addition("E", "a moving average of the weights is kept", part=EMA),
-    "memory": Addition("R", "each domain's weights are kept, and a text reads those of its domain", part=Memory),
+    "memory": Addition(
+        "R", "each domain's weights are kept, and answer for it where later domains conflict", part=Memory
+    ),
 }
 
 _BASES = (

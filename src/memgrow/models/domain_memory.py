@@ -1,11 +1,12 @@
-"""The domain memory: an entry for each learned domain, of which a text reads the one that suits it best.
+"""The domain memory: an entry for each learned domain. A router finds the entry of a text from the text alone.
 
 An entry has a key and a value. The value turns the current weights into those that the model had when it had just
-learned the domain. The newest entry is the model itself, and earlier ones are never changed. Keys score a text:
+learned the domain. The newest entry is the model itself, and earlier ones are never changed. Which weights then answer
+depends on how the memory is read (`DomainMemory.__init__`): the entry's, the newest ones, or both. Keys score a text:
 
 - with a pretrained encoder, by the distance of its vector from the mean vector of each label, in units of a common
-  variance. The encoder is kept as it was before the first domain. (A covariance would route 2% more texts right, but
-  shows exactly whose texts it is made of: see docs/privacy.md);
+  variance. The original encoder is kept for it. (A covariance would route somewhat more texts right, but shows whose
+  texts it is made of: see docs/privacy.md);
 - else by naive Bayes: a key is in how many of the domain's distinct texts each bucket of words occurs.
 """
 
@@ -30,7 +31,7 @@ from memgrow.models.transformer import PretrainedEncoder
 if TYPE_CHECKING:
     from memgrow.models.classifier import Classifier
 
-BUCKETS, SPREAD = 8192, 40503  # token ids are spread over buckets by an odd factor: an id below 8,192 has its own
+BUCKETS, HASH_FACTOR = 8192, 40503  # token ids are spread over buckets by an odd factor: an id below 8,192 has its own
 LEAST_TEXTS = 3  # a bucket that fewer texts of a domain have counts as empty: it could name a single person
 SMOOTHING = 0.5  # texts that every bucket is taken to have in addition
 UNLIKELY = 10.0  # how far a label that an entry does not have is below the least logit of those it has
@@ -164,7 +165,7 @@ class DomainMemory(nn.Module):
         return torch.stack([one.logsumexp(1) - math.log(one.shape[1]) for one in near], 1)
 
     def logits(self, model: "Classifier", data: Encoded, domain: str | None = None) -> Tensor:
-        """Logits (examples, labels), each text by the best entry, or all by that of a domain."""
+        """Logits (examples, labels), each text by what reads for its entry, or all by the entry of a domain."""
         if domain is not None and domain not in self.names:
             raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
         if domain is None:
@@ -327,7 +328,7 @@ def way_back(old: "Classifier", model: "Classifier", rank: int) -> dict[str, Ten
 def buckets_of(texts: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The buckets of an example's tokens, each once."""
     tokens = np.concatenate([np.asarray(text, np.int64) for text in texts])
-    return np.unique(tokens * SPREAD % BUCKETS)
+    return np.unique(tokens * HASH_FACTOR % BUCKETS)
 
 
 def token_counts(data: Encoded) -> Tensor:
