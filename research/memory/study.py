@@ -38,7 +38,7 @@ MOST_LABELS = 8  # logits of more labels are not kept, only the best label
 class FixedTable(Method):
     """The word table of the encoder does not train."""
 
-    def trainable(self, old: Model | None, model: Model) -> Trainable:
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable:
         table = cast(PretrainedEncoder, model.encoder).word_table
         names = {name for name, parameter in model.named_parameters() if parameter is table}
         return Trainable({name: rows for name, rows in everything(model).rows_from.items() if name not in names})

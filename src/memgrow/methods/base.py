@@ -102,11 +102,13 @@ class Method:
         """Rows of earlier domains to train on beside the new domain's `count` rows."""
         return ()
 
-    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
-        """A domain has arrived and `model` has grown for it. May add modules, which `finish_domain` removes.
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable | None:
+        """A domain has arrived and `model` has grown for it. Returns which parameters train on it; None: all of them.
 
-        Buffers of such a module are saved, resumed and taken back to the best epoch with the model's weights.
+        May add modules, which `finish_domain` removes. Their buffers are saved, resumed and taken back to the best
+        epoch with the model's weights.
         """
+        return None
 
     def trainable(self, old: Model | None, model: Model) -> Trainable | None:
         """Which parameters train on this domain; None: all of them."""
@@ -165,9 +167,10 @@ class CombinedMethod(Method):
     def extra_rows(self, count: int) -> Sequence[Example]:
         return [row for part in self.parts for row in part.extra_rows(count)]
 
-    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
-        for part in self.parts:
-            part.start_domain(old, model, data)
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable:
+        """What the first part that restricts training allows to train; else everything."""
+        found = [part.start_domain(old, model, data) for part in self.parts]
+        return next((one for one in found if one is not None), everything(model))
 
     def trainable(self, old: Model | None, model: Model) -> Trainable:
         """What the first part that restricts training allows; else everything."""

@@ -73,15 +73,13 @@ class LoRA(Method):
         super().__init__(options)
         self._hooks: list[Any] = []
 
-    def trainable(self, old: Model | None, model: Model) -> Trainable | None:
-        return new_parameters(old, model)
-
-    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable | None:
         if old is None:
-            return
+            return None
         pairs = [(layer, LowRank(layer, self.options.rank)) for layer in adapted_layers(model)]
         model.add_module(ADDITIONS, nn.ModuleList(addition for _, addition in pairs))
         self._hooks = [layer.register_forward_hook(AdditionHook(addition)) for layer, addition in pairs]
+        return new_parameters(old, model)
 
     @torch.no_grad()
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:

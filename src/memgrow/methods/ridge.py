@@ -123,15 +123,13 @@ class Ridge(Method):
         self.sums: Sums | None = None
         self._chosen: dict[str, Any] = {}
 
-    def trainable(self, old: Model | None, model: Model) -> Trainable:
-        return Trainable({})
-
-    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable:
         assert isinstance(model, Classifier)
         if model.settings.perceptron:
             raise SettingsError("ridge solves for a linear head: set perceptron to 0")
         if old is None and self.options.projection:
             model.project(self.options.projection)
+        return Trainable({})
 
     @torch.no_grad()
     def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:

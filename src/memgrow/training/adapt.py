@@ -74,7 +74,7 @@ def adapt_model(
         if grew.slots:
             model.encoder.start_slots(stage.name, data)
         training = _with_rows(data, config, method.extra_rows(len(data)) if old is not None else (), stage, words)
-        method.start_domain(old, model, training)
+        trainable = method.start_domain(old, model, training)
     validation = encode(config.tokenize(stage.validation), words.vocabulary, stage.labels)
     _note_data(
         config, stage, tokens=tokens, words=words, validation=validation, later=old is not None, progress=progress
@@ -83,7 +83,6 @@ def adapt_model(
         _note_rows(config, state, stage, progress)
 
     # Train.
-    trainable = method.trainable(old, model)
     trained = trainable.count(model)
     batches = -(-len(training) // config.training.batch)
     settings = config.training.resolve(batches, len(validation), first=old is None or unlike)
