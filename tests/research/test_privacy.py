@@ -10,7 +10,7 @@ import torch
 from memgrow.data import Example
 from memgrow.data.text import tokenize
 from memgrow.evaluation.drift import text_features
-from research.memory.privacy import SECRET, auc, fisher, invert, inverted_drift, key_of, variance_alone
+from research.memory.privacy import SECRET, auc, fisher, invert, inverted_drift
 
 RNG = np.random.default_rng(0)
 
@@ -40,11 +40,3 @@ def test_a_text_that_a_domain_has_many_times_is_found_in_the_mean_of_rows_but_no
     found = inverted_drift(pool, [*range(150)], [*range(150, 700)], words)
     assert found["if each row counted"] == len(SECRET)
     assert found["stored"] <= 1
-
-
-def test_a_variance_alone_replaces_the_covariance_of_a_key():
-    pool = SimpleNamespace(numbers=torch.arange(40) % 2)
-    key = key_of(pool, [*range(40)], torch.from_numpy(RNG.normal(size=(40, 6))))
-    spread = variance_alone(key)["spread"]
-    assert float(spread.trace()) == pytest.approx(float(key["spread"].double().trace()))
-    assert torch.equal(spread, spread.diagonal().diag())
