@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, ResidualMemory
+from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN
 from memgrow.nn.growth import EXTRA, json_to_tensor
 
 SHAPE = {"num_layers": 2, "bidirectional": True, "slot_size": 3}
@@ -32,23 +32,12 @@ def bank(slots=5):
     return made
 
 
-def residual(kind="slots", slots=5):
-    made = ResidualMemory(6, key_size=4, best=2, kind=kind)
-    if slots:
-        made.grow(slots, "books")
-        made.grow(3, "dvds", initial_logit_bias=-1.0)
-        nn.init.normal_(made.bank.values)
-    return made
-
-
 # name: a layer that has grown, and the same as it is built
 LAYERS = {
     "MemoryLSTM": (lambda: recurrent(MemoryLSTM), lambda: recurrent(MemoryLSTM, 0)),
     "MemoryGRU": (lambda: recurrent(MemoryGRU), lambda: recurrent(MemoryGRU, 0)),
     "MemoryRNN": (lambda: recurrent(MemoryRNN), lambda: recurrent(MemoryRNN, 0)),
     "MemoryBank": (bank, lambda: bank(0)),
-    "ResidualMemory": (residual, lambda: residual(slots=0)),
-    "an adapter": (lambda: residual("adapter"), lambda: residual("adapter", 0)),
 }
 EACH = pytest.mark.parametrize(("make", "make_empty"), LAYERS.values(), ids=LAYERS)
 
@@ -58,7 +47,7 @@ def banks(layer):
 
 
 def answer(layer):
-    x = torch.randn(5, 2, 4 if not isinstance(layer, ResidualMemory) else 6, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(1))
     x = x.to(next(layer.parameters()).dtype)
     found = layer.attend(x) if isinstance(layer, MemoryBank) else layer(x)
     return found[0] if isinstance(found, tuple) else found
@@ -66,8 +55,6 @@ def answer(layer):
 
 def assert_same(ours, theirs):
     assert [one.segments for one in banks(ours)] == [one.segments for one in banks(theirs)]
-    if isinstance(ours, ResidualMemory):
-        assert ours.growths == theirs.growths
     assert torch.equal(answer(ours), answer(theirs))
 
 
@@ -105,7 +92,7 @@ def test_the_same_where_the_layer_is_a_part_of_a_model():
 @EACH
 def test_a_layer_that_has_the_first_slots_grows_by_the_others_and_takes_the_names_of_owners(make, make_empty):
     layer, other = make(), make_empty()
-    if isinstance(other, MemoryBank | ResidualMemory):
+    if isinstance(other, MemoryBank):
         other.grow(5, "another name")
     else:
         other.grow(slots=5, domain="another name")

@@ -110,10 +110,6 @@ class Method:
         """
         return None
 
-    def trainable(self, old: Model | None, model: Model) -> Trainable | None:
-        """Which parameters train on this domain; None: all of them."""
-        return None
-
     def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:
         """Set the weights in closed form, in place of training; calls `progress(done, total)`."""
 
@@ -170,11 +166,6 @@ class CombinedMethod(Method):
     def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable:
         """What the first part that restricts training allows to train; else everything."""
         found = [part.start_domain(old, model, data) for part in self.parts]
-        return next((one for one in found if one is not None), everything(model))
-
-    def trainable(self, old: Model | None, model: Model) -> Trainable:
-        """What the first part that restricts training allows; else everything."""
-        found = (part.trainable(old, model) for part in self.parts)
         return next((one for one in found if one is not None), everything(model))
 
     def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
 from memgrow.models.settings import ModelSettings
 from memgrow.nn import Growth, MemoryBank
-from memgrow.nn.growth import Layout, WithoutExtraState, renamed_optimizer
+from memgrow.nn.growth import Growing, Layout, WithoutExtraState
 
 INFERENCE_BATCH = 256  # examples in a batch where no gradient is needed
 
@@ -154,7 +154,7 @@ class Tally(NamedTuple):
         return math.exp(self.mean) if self.logarithmic else self.mean
 
 
-class Model(WithoutExtraState, ABC):
+class Model(Growing, WithoutExtraState, ABC):
     """Reads texts by an encoder, and grows. It has a head for each column of the encoder; the newest one answers."""
 
     encoder: Encoder
@@ -177,25 +177,12 @@ class Model(WithoutExtraState, ABC):
         """The score of the answers to examples, from 0 to 1: for early stopping and the accuracy matrix."""
         return self.tally(data).score
 
-    def grow(
-        self,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        initial_logit_bias: float = 0.0,
-        words: Tensor | None = None,
-        labels: int = 0,
-        optimizer: torch.optim.Optimizer | None = None,
-        generator: torch.Generator | None = None,
-        **deprecated: Any,
+    def plan(
+        self, growth: Growth, *, hidden: int = 0, words: Tensor | None = None, labels: int = 0, **memory: Any
     ) -> None:
-        """Add slots, hidden units, words (vectors, (new, embedding)) and labels in one call, or nothing at all."""
-        growth = Growth(renamed_optimizer(optimizer, deprecated), generator)
-        memory: dict[str, Any] = {"slots": slots, "domain": domain, "initial_logit_bias": initial_logit_bias}
+        """Plan hidden units, words (vectors, (new, embedding)), labels, and slots: `memory` is as of `Encoder.plan`."""
         self.encoder.plan(growth, hidden=hidden, words=words, **memory)
         self._plan(growth, hidden=hidden, words=0 if words is None else len(words), labels=labels, **memory)
-        growth.commit()
 
     @abstractmethod
     def _plan(self, growth: Growth, *, hidden: int, words: int, labels: int, **memory: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn.growth import EXTRA, Draw, GrowingModule, Growth, json_to_tensor, renamed_optimizer, tensor_to_json
+from memgrow.nn.growth import EXTRA, Draw, GrowingModule, Growth, json_to_tensor, tensor_to_json
 from memgrow.nn.kernels import Memory, attend
 
 
@@ -89,24 +89,6 @@ class MemoryBank(GrowingModule):
             shares[segment.domain] = shares[segment.domain] + weights[..., segment.start : segment.stop].sum(-1)
         return shares
 
-    def grow(
-        self,
-        slots: int,
-        domain: str | None = None,
-        *,
-        initial_logit_bias: float = 0.0,
-        optimizer: torch.optim.Optimizer | None = None,
-        generator: torch.Generator | None = None,
-        **deprecated: Any,
-    ) -> None:
-        """Add slots for a domain (named by its number if it has no name).
-
-        With an `initial_logit_bias` below zero their logits carry a learnable bias that starts there.
-        """
-        growth = Growth(renamed_optimizer(optimizer, deprecated), generator)
-        self.plan(growth, slots=slots, domain=domain, initial_logit_bias=initial_logit_bias)
-        growth.commit()
-
     def plan(
         self,
         growth: Growth,
@@ -118,7 +100,10 @@ class MemoryBank(GrowingModule):
         draw_keys: Draw | None = None,
         draw_values: Draw | None = None,
     ) -> None:
-        """Plan new slots and wider keys; `growth.commit()` adds them. New slots may be drawn in other ways."""
+        """Plan new slots for a domain (named by its number if it has no name) and wider keys.
+
+        With an `initial_logit_bias` below zero the logits of new slots carry a learnable bias that starts there.
+        """
         if slots < 0 or keys < 0 or not initial_logit_bias <= 0:
             raise SettingsError(
                 f"slots must be 0 or more and initial_logit_bias at most 0: {slots}, {initial_logit_bias}"

@@ -14,7 +14,32 @@ from memgrow.errors import SettingsError
 EXTRA = "_extra_state"  # torch's name
 
 
-class GrowingModule(nn.Module):
+class Growing:
+    """What can grow: `plan` adds to a `Growth`, and `grow` carries one plan out."""
+
+    def plan(self, growth: "Growth", *args: Any, **changes: Any) -> None:
+        """Plan what the arguments name; `growth.commit()` adds it."""
+        raise NotImplementedError
+
+    def grow(
+        self,
+        slots: int = 0,
+        domain: str | None = None,
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        generator: torch.Generator | None = None,
+        **changes: Any,
+    ) -> None:
+        """Add slots for a domain, and whatever else `plan` takes, or nothing at all; old parameters keep their bits."""
+        if "optimiser" in changes:
+            warnings.warn("grow(optimiser=...) is spelled optimizer now", DeprecationWarning, stacklevel=2)
+            optimizer = changes.pop("optimiser")
+        growth = Growth(optimizer, generator)
+        self.plan(growth, slots=slots, domain=domain, **changes)
+        growth.commit()
+
+
+class GrowingModule(Growing, nn.Module):
     """Leaves empty tensors and an extra state of None out of its state dict, and loads state dicts without them.
 
     So a layer without slots exchanges weights with torch's layer.
@@ -178,18 +203,6 @@ def _interleave(old: Tensor, new: Tensor, dim: int, layout: Layout) -> Tensor:
         pieces += [old.narrow(dim, old_at, size), new.narrow(dim, new_at, extra)]
         old_at, new_at = old_at + size, new_at + extra
     return torch.cat(pieces, dim)
-
-
-def renamed_optimizer(
-    optimizer: torch.optim.Optimizer | None, keywords: Mapping[str, Any]
-) -> torch.optim.Optimizer | None:
-    """The `optimizer` of a call of `grow`, also under its old spelling `optimiser`."""
-    if unknown := keywords.keys() - {"optimiser"}:
-        raise TypeError(f"grow() got an unexpected keyword argument {min(unknown)!r}")
-    if "optimiser" in keywords:
-        warnings.warn("grow(optimiser=...) is spelled optimizer now", DeprecationWarning, stacklevel=3)
-        return cast(torch.optim.Optimizer | None, keywords["optimiser"])
-    return optimizer
 
 
 def without_data(model: Module) -> Module:

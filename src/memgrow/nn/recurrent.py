@@ -11,11 +11,11 @@ from torch.nn.utils.rnn import PackedSequence
 from memgrow.errors import SettingsError
 from memgrow.nn import kernels
 from memgrow.nn.bank import MemoryBank, segments_in
-from memgrow.nn.growth import Growth, renamed_optimizer
+from memgrow.nn.growth import Growing, Growth
 from memgrow.nn.kernels import Direction, State, Weights
 
 
-class MemoryRecurrent(nn.Module):
+class MemoryRecurrent(Growing, nn.Module):
     """The base of the three layers. Each layer and direction has its own bank, which is read before every step.
 
     All weights, and the entries of slots, are drawn from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size)) as in torch;
@@ -179,22 +179,6 @@ class MemoryRecurrent(nn.Module):
 
     # Growing
 
-    def grow(
-        self,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        initial_logit_bias: float = 0.0,
-        optimizer: torch.optim.Optimizer | None = None,
-        generator: torch.Generator | None = None,
-        **deprecated: Any,
-    ) -> None:
-        """Add slots to every bank, or hidden units to every layer and direction; old parameters keep their bits."""
-        growth = Growth(renamed_optimizer(optimizer, deprecated), generator)
-        self.plan(growth, slots=slots, hidden=hidden, domain=domain, initial_logit_bias=initial_logit_bias)
-        growth.commit()
-
     def plan(
         self,
         growth: Growth,
@@ -204,7 +188,7 @@ class MemoryRecurrent(nn.Module):
         domain: str | None = None,
         initial_logit_bias: float = 0.0,
     ) -> None:
-        """Plan new slots and hidden units; `growth.commit()` adds them."""
+        """Plan new slots in every bank, and new hidden units in every layer and direction."""
         if slots < 0 or hidden < 0:
             raise SettingsError(f"a layer grows by 0 or more slots and hidden units, not {slots} and {hidden}")
         unit = (self.hidden_size, hidden)  # every run of H entries is followed by the new ones

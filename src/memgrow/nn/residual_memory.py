@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn.bank import MemoryBank
-from memgrow.nn.growth import EXTRA, Draw, GrowingModule, Growth, json_to_tensor, renamed_optimizer, tensor_to_json
+from memgrow.nn.growth import Draw, GrowingModule, Growth
 
 MEMORY_KINDS = ("slots", "fixed-keys", "adapter")
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread
@@ -129,25 +129,10 @@ class ResidualMemory(GrowingModule):
 
     # Growing
 
-    def grow(
-        self,
-        slots: int,
-        domain: str | None = None,
-        *,
-        initial_logit_bias: float = 0.0,
-        optimizer: torch.optim.Optimizer | None = None,
-        generator: torch.Generator | None = None,
-        **deprecated: Any,
-    ) -> None:
-        """Add slots for a domain, and a query network that reads them; outputs keep their bits."""
-        growth = Growth(renamed_optimizer(optimizer, deprecated), generator)
-        self.plan(growth, slots=slots, domain=domain, initial_logit_bias=initial_logit_bias)
-        growth.commit()
-
     def plan(
         self, growth: Growth, *, slots: int = 0, domain: str | None = None, initial_logit_bias: float = 0.0
     ) -> None:
-        """Plan new slots; `growth.commit()` adds them. New rows are at the end of each parameter."""
+        """Plan new slots and a query network that reads them, at the end of each parameter; outputs keep their bits."""
         if slots and not self._is_adapter:
             rows = len(self.query.weight)
             draw = growth.uniform(1 / math.sqrt(self.width))
@@ -192,7 +177,7 @@ class ResidualMemory(GrowingModule):
         """What does not train, whatever the method: fixed keys. They never have a gradient."""
         return (self.bank.keys,) if self.kind == "fixed-keys" else ()
 
-    # In a state dict and in a saved model
+    # In a saved model
 
     @property
     def growths(self) -> list[dict[str, Any]]:
@@ -202,38 +187,15 @@ class ResidualMemory(GrowingModule):
 
     def restore(self, growths: Sequence[Mapping[str, Any]], draw: Draw = torch.zeros) -> None:
         """Take the shape of a memory with these `growths`, whose numbers are to be filled in."""
-        sizes = self._sizes(growths)
+        if any(one.get("apart") for one in growths):
+            raise SettingsError("this memory holds domains that were imported by memgrow 0.2, which cannot be read")
+        sizes = [self.matching_units(one["slots"]) if self._is_adapter else one["slots"] for one in growths]
         named = [(one["domain"], size, bool(one["quiet"])) for one, size in zip(growths, sizes, strict=True)]
         growth, rows = Growth(), 0 if self._is_adapter else self.key_size * len(growths)
         growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], draw)
         growth.commit()
         self.bank.restore(named, draw)
         self._requested = (*self._requested, *(one["slots"] for one in growths))
-
-    def _sizes(self, growths: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The slots, or units of an adapter, of each of these `growths`."""
-        if any(type(one["slots"]) is not int or one["slots"] < 1 for one in growths):
-            raise SettingsError("a memory has a growth without a number of slots")
-        if any(one.get("apart") for one in growths):
-            raise SettingsError("this memory holds domains that were imported by memgrow 0.2, which cannot be read")
-        return [self.matching_units(one["slots"]) if self._is_adapter else one["slots"] for one in growths]
-
-    def get_extra_state(self) -> Tensor | None:
-        """The `growths`, for a state dict; None while there are no slots."""
-        return json_to_tensor({"growths": self.growths}) if self._requested else None
-
-    def set_extra_state(self, state: Any) -> None:
-        """Nothing: the bank takes over the names of owners, and loading has grown the memory."""
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        state, keys = state_dict.get(prefix + EXTRA), state_dict.get(prefix + "bank.keys")
-        if state is not None and keys is not None:
-            growths = _unpack_growths(state)
-            if sum(self._sizes(growths)) != len(keys):
-                raise SettingsError(f"this state dict is damaged: its growths do not add up to {len(keys)} slots")
-            if [one["slots"] for one in growths[: len(self._requested)]] == list(self._requested):
-                self.restore(growths[len(self._requested) :])
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
         return f"{self.width}, best={self.best}, kind={self.kind!r}"
@@ -249,14 +211,3 @@ def _best_slots(logits: Tensor, best: int) -> Tensor:
         last = logits.detach().topk(best, dim=-1).values[..., -1:]
         logits = torch.where(logits < last, -math.inf, logits)
     return F.pad(logits, (0, 1)).softmax(dim=-1)[..., :slots]
-
-
-def _unpack_growths(state: Any) -> list[dict[str, Any]]:
-    try:
-        growths = [dict(one) for one in tensor_to_json(state)["growths"]]
-        kinds = {tuple(type(one[name]) for name in ("slots", "domain", "quiet")) for one in growths}
-    except (TypeError, ValueError, KeyError):
-        growths, kinds = [], set()
-    if kinds != {(int, str, float)}:
-        raise SettingsError(f"the entry {EXTRA} of this state dict is damaged: it does not say how its memory grew")
-    return growths

@@ -7,7 +7,7 @@
     model/.lock                       held by the process that writes
 
 A save writes a new version, syncs it, and then replaces the manifest: that is the one step that counts. After a kill
-before that step the next writer removes the version, or publishes a complete first one. Readers need no lock.
+before that step the next writer removes the version. Readers need no lock.
 """
 
 import hashlib
@@ -327,26 +327,24 @@ def _acquire(path: Path, wait: float, on_wait: Callable[[str], None] | None) -> 
 
 
 def clear_leftovers(path: Path) -> None:
-    """Finish or remove what killed writers left."""
-    if not (path / MANIFEST).exists():
-        first = path / VERSIONS / FIRST
-        if _only_first(path) and (first / CHECKSUMS).exists():  # only the manifest was missing
-            ModelFolder(path).publish([VersionFolder(first)], None, 1)
-        elif _only_first(path):
-            shutil.rmtree(first, ignore_errors=True)
-        return
-    try:
-        folder = ModelFolder.read(path)
-        named = [version.name for version in folder.versions] if folder.format == FORMAT else []
-        old = list(folder.versions[0].sha256) if named else []  # formats 1 and 2 had them beside the manifest
-    except ModelError:  # it may have named any of them
+    """Remove what killed writers left."""
+    named, old = list[str](), list[str]()
+    if (path / MANIFEST).exists():
+        try:
+            folder = ModelFolder.read(path)
+        except ModelError:  # it may have named any version
+            return
+        if folder.format == FORMAT:
+            named = [version.name for version in folder.versions]
+            old = list(folder.versions[0].sha256)  # formats 1 and 2 had them beside the manifest
+    elif not _only_first(path):
         return
     for left in path.glob(f"{VERSIONS}/*"):
         if NUMBER.fullmatch(left.name) and left.name not in named:
             shutil.rmtree(left, ignore_errors=True)
     for left in path.iterdir():
         with suppress(OSError):
-            if left.name in old or re.fullmatch(rf"\.{MANIFEST}\..*\.writing", left.name):
+            if left.name in old or left.match(HALF_MANIFEST):
                 left.unlink()
             elif named and OLD_VERSION.fullmatch(left.name):
                 shutil.rmtree(left)
