@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -65,43 +65,29 @@ def lone_surrogate(text: str) -> str | None:
     return None
 
 
-def wrong_part(value: object, hint: Any, name: str) -> str | None:
+def wrong_part(value: Any, hint: Any, name: str) -> str | None:
     """The name of the first part of a value that is not what the hint says; None if all of it is."""
     origin, kinds = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return None
     if origin in (Union, UnionType):
         return None if any(wrong_part(value, kind, name) is None for kind in kinds) else name
-    if origin is Literal:
-        return None if value in kinds else name
-    if is_dataclass(hint) or origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, Mapping)):
-        if not isinstance(value, origin or hint):
-            return name
-        parts = (wrong_part(part, kind, f"{name}.{called}") for called, part, kind in _parts(value, hint, kinds))
-        return next((wrong for wrong in parts if wrong is not None), None)
+    if hint is Any or origin is Literal:
+        return None if hint is Any or value in kinds else name
     if hint in (int, float):
         return None if isinstance(value, int if hint is int else int | float) and not isinstance(value, bool) else name
-    return None if isinstance(value, hint) else name
+    if not isinstance(value, origin or hint):
+        return name
+    parts: Iterable[tuple[object, object, Any]] = ()  # what each is called, itself, and its hint
+    if is_dataclass(hint):
+        parts = ((one.name, getattr(value, one.name), _hints(hint)[one.name]) for one in fields(hint))
+    elif isinstance(value, Mapping) and kinds:
+        parts = ((key, part, kind) for key, one in value.items() for part, kind in zip((key, one), kinds, strict=True))
+    elif kinds:
+        parts = ((number, part, kinds[0]) for number, part in enumerate(value))
+    found = (wrong_part(part, kind, f"{name}.{called}") for called, part, kind in parts)
+    return next((wrong for wrong in found if wrong is not None), None)
 
 
-def _parts(value: Any, hint: Any, kinds: tuple[Any, ...]) -> Iterator[tuple[object, object, Any]]:
-    """Each part of a dataclass, a sequence or a mapping: what it is called, itself, and its hint."""
-    if is_dataclass(value):
-        for name, kind in _hints(hint).items():
-            yield name, getattr(value, name), kind
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            yield key, key, kinds[0]
-            yield key, part, kinds[1]
-    else:
-        for number, part in enumerate(value):
-            yield number, part, kinds[0]
-
-
-@lru_cache(maxsize=64)
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {one.name: hints[one.name] for one in fields(kind)}
+_hints = lru_cache(maxsize=64)(get_type_hints)
 
 
 def expanded(path: str | Path) -> Path:
@@ -135,7 +121,8 @@ def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
-            flush(file)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -200,12 +187,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def flush(file: BinaryIO) -> None:
-    """Write a file's content to the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def sync_file(path: Path) -> None:
     with path.open("rb" if os.name == "posix" else "rb+") as file:
         os.fsync(file.fileno())
@@ -258,12 +239,11 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_json(path: Path, most: int = MAX_TEXT_BYTES) -> Any:
+def read_json(path: Path) -> Any:
     """Parse a JSON file of a model; a ModelError if it is missing, too large or not JSON."""
+    content = read_bytes(path)
     try:
-        return parse_json(read_bytes(path, most))
-    except ModelError:
-        raise
+        return parse_json(content)
     except ValueError as error:
         raise ModelError(f"{path} is not JSON ({brief(error)}): copy the model again, or undo") from error
 

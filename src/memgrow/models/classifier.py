@@ -222,38 +222,18 @@ def rebuild(
 
     A folder may come from anywhere: what is not plausible is refused before anything of its size is built.
     """
-    if stored is None:
-        return _rebuild(task, settings, labels, shape, files)
-    if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
-        raise unfit(f"more layers or columns than the {len(stored):,} tensors")
-    if "projection" in shape and stored.get("heads.0.0.weight", ())[:1] != (shape["projection"],):
-        raise unfit("another number of random features than heads.0.0.weight")
-    for name, sizes in DomainMemory.sizes(shape.get("domain_memory", {"entries": ()})).items():
-        if stored.get(name) != sizes:
-            raise unfit(f"{name} is {stored.get(name, 'missing')} and should be {sizes}")
-    if files is None:
-        with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
-            _check_shapes(_rebuild(task, settings, labels, shape, None), stored, exactly=True)
-    else:
-        check_sizes(json.loads(files.config), stored)
-    model = _rebuild(task, settings, labels, shape, files)
-    _check_shapes(model, stored)
-    return model
+    if stored is not None:
+        if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
+            raise unfit(f"more layers or columns than the {len(stored):,} tensors")
+        if "projection" in shape and stored.get("heads.0.0.weight", ())[:1] != (shape["projection"],):
+            raise unfit("another number of random features than heads.0.0.weight")
+        _check_shapes(DomainMemory.sizes(shape.get("domain_memory", {"entries": ()})), stored)
+        if files is None:
+            with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
+                _check_shapes(_shapes_of(rebuild(task, settings, labels, shape)), stored, exactly=True)
+        else:
+            check_sizes(json.loads(files.config), stored)
 
-
-def check_numbers(model: Model, stored: Mapping[str, Tensor]) -> None:
-    """Refuse weights of another dtype than the model's, or that are not finite."""
-    for name, own in model.state_dict().items():
-        if name in stored and stored[name].dtype != own.dtype:
-            raise unfit(f"{name} is of {stored[name].dtype} and should be of {own.dtype}")
-    for name, own in model.state_dict().items():
-        if own.is_floating_point() and name in stored and not _all_finite(stored[name]):
-            raise ModelError(f"{name} has a weight that is not a finite number: go back to a saved model")
-
-
-def _rebuild(
-    task: str, settings: ModelSettings, labels: int, shape: Mapping[str, Any], files: EncoderFiles | None
-) -> Model:
     def encoder() -> Encoder:
         if isinstance(settings, PretrainedSettings):
             assert files is not None
@@ -268,7 +248,18 @@ def _rebuild(
     if isinstance(model, Classifier) and "domain_memory" in shape:
         base = cast(PretrainedEncoder, encoder()) if settings.is_pretrained else None
         model.memory = DomainMemory.restore(shape["domain_memory"], base)
+    if stored is not None:
+        _check_shapes(_shapes_of(model), stored)
     return model
+
+
+def check_numbers(model: Model, stored: Mapping[str, Tensor]) -> None:
+    """Refuse weights of another dtype than the model's, or that are not finite."""
+    for name, own in model.state_dict().items():
+        if name in stored and stored[name].dtype != own.dtype:
+            raise unfit(f"{name} is of {stored[name].dtype} and should be of {own.dtype}")
+        if name in stored and own.is_floating_point() and not _all_finite(stored[name]):
+            raise ModelError(f"{name} has a weight that is not a finite number: go back to a saved model")
 
 
 def _around(encoder: Encoder, task: str, labels: int) -> Model:
@@ -286,9 +277,12 @@ def _all_finite(tensor: Tensor) -> bool:
     return not tensor.numel() or all(bool(bound.isfinite()) for bound in torch.aminmax(tensor.detach()))
 
 
-def _check_shapes(model: Model, stored: Shapes, exactly: bool = False) -> None:
-    """Refuse weights that are not those of the model; `exactly`: also one that is too many."""
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+def _shapes_of(model: Model) -> Shapes:
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def _check_shapes(expected: Shapes, stored: Shapes, exactly: bool = False) -> None:
+    """Refuse weights of other shapes than expected; `exactly`: also one that is too many."""
     for name, sizes in expected.items():
         if stored.get(name) != sizes:
             raise unfit(f"{name} is {stored.get(name, 'missing')} and should be {sizes}")
