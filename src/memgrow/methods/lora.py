@@ -46,7 +46,7 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(layer.weight.new_zeros(layer.out_features, rank))
 
     def forward(self, states: Tensor) -> Tensor:
-        # Autocast or a bfloat16 copy of the encoder may hand on other dtypes.
+        # Autocast may hand on other dtypes.
         return F.linear(SCALE * F.linear(states, self.down.to(states)), self.up.to(states))
 
     def product(self) -> Tensor:

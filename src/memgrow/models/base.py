@@ -3,7 +3,6 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -84,10 +83,6 @@ class Encoder(WithoutExtraState, ABC):
         most = self.tokens_at_once
         return by_length(data, INFERENCE_BATCH) if most is None else by_tokens(data, most)
 
-    def inference(self) -> AbstractContextManager[object]:
-        """Within, weights do not change: what depends on them alone may be computed once for all batches."""
-        return nullcontext()
-
     def start_slots(self, domain: str, data: Encoded) -> None:
         """Initialize a domain's new slots by its data, where that is better than random."""
 
@@ -109,10 +104,9 @@ def read_all(encoder: Encoder, data: Encoded, compute: Callable[[Batch], Tensor]
     encoder.eval()
     device = next(encoder.parameters()).device
     order, found = [], [torch.empty(0, size, device=device)]
-    with encoder.inference():
-        for indices in encoder.batches(data):
-            order += indices
-            found.append(compute(collate(data, indices, device)))
+    for indices in encoder.batches(data):
+        order += indices
+        found.append(compute(collate(data, indices, device)))
     rows = torch.empty(len(data), size)
     rows[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
     return rows
