@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -87,7 +87,7 @@ def wrong_part(value: Any, hint: Any, name: str) -> str | None:
     return next((wrong for wrong in found if wrong is not None), None)
 
 
-_hints = lru_cache(maxsize=64)(get_type_hints)
+_hints: Callable[[Any], dict[str, Any]] = lru_cache(maxsize=64)(get_type_hints)
 
 
 def expanded(path: str | Path) -> Path:
