@@ -1,8 +1,11 @@
 """Files are read as rows whatever their format and quoting; what cannot be read is one sentence with its place."""
 
+import gzip
 import io
+import json
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -220,3 +223,37 @@ def test_parquet_that_cannot_be_read_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SettingsError, match=r"memgrow\[arrow\]"):
         load_stream(path)
+
+
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from memgrow.data import disk, files
+
+    path = tmp_path / "bomb.parquet"
+    parquet.write_table(pyarrow.table({"text": ["a" * 1000] * 5000, "label": ["x", "y"] * 2500}), path)
+    assert path.stat().st_size < 50_000
+    assert sum(1 for _ in files.read_rows(path)) == 5000
+    monkeypatch.setattr(disk, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(disk, "MAX_RATIO", 10)
+    with pytest.raises(DataError, match="unpacks to more"):
+        list(files.read_rows(path))
+
+
+@pytest.mark.parametrize("name", ["bomb.jsonl.gz", "bomb.csv.gz", "bomb.tsv.gz", "bomb.ndjson.gz"])
+def test_a_compressed_file_that_unpacks_to_too_much_is_refused(tmp_path, name):
+    header, row = (b"text\tlabel\n", b"a\tx\n") if ".tsv" in name else (b"text,label\n", b"a,x\n")
+    if "json" in name:
+        header, row = b"", b'{"text": "a", "label": "x"}\n'
+    (tmp_path / name).write_bytes(gzip.compress(header + row * (80_000_000 // len(row)), 9))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="unpacks to more") as caught:
+        for _ in read_rows(tmp_path / name):
+            pass
+    assert "\n" not in str(caught.value)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+    text = json.dumps({"text": "a" * 3000, "label": "x"}).encode() + b"\n"
+    (tmp_path / "small.jsonl.gz").write_bytes(gzip.compress(text * 3000, 9))  # out of proportion, but small
+    assert sum(1 for _ in read_rows(tmp_path / "small.jsonl.gz")) == 3000

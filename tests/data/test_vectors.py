@@ -124,3 +124,11 @@ def test_a_broken_file_is_refused_with_a_sentence(tmp_path: Path, name: str, con
     with pytest.raises(DataError, match=message) as caught:
         read_vectors(path, ["dog"])
     assert str(path) in str(caught.value)
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memgrow.data.disk.MAX_UNPACKED", 1 << 20)
+    path = tmp_path / "bomb.txt.gz"
+    path.write_bytes(gzip.compress(b"a 0.5 0.5\n" * 1_000_000, 9))
+    with pytest.raises(DataError, match="unpacks to more"):
+        read_vectors(path, ["zebra"])

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from memgrow.data.disk import atomic_write, lone_surrogate
+from memgrow.data.disk import Unpacked, atomic_write, check_unpacked, lone_surrogate
 from memgrow.data.domain import PARTS, Example, Stream
 from memgrow.errors import DataError, SettingsError, brief, listed
 
@@ -115,7 +115,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """The lines of a plain or compressed text file with their numbers and ends."""
-    with gzip.open(path) if _is_compressed(path) else path.open("rb") as raw:
+    with io.BufferedReader(Unpacked(path)) if _is_compressed(path) else path.open("rb") as raw:
         # Undecodable bytes become lone surrogates, so that the error can name their line.
         text = io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="\n")
         number = 0
@@ -204,8 +204,12 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
     try:
         with ParquetFile(path) as file:
             _check_unique(str(path), file.schema_arrow.names)
-            batches = (batch.to_pylist() for batch in file.iter_batches(PARQUET_BATCH))
-            yield from enumerate(chain.from_iterable(batches), 1)
+            unpacked, first = 0, 1
+            for batch in file.iter_batches(PARQUET_BATCH):
+                unpacked += batch.nbytes
+                check_unpacked(path, unpacked)
+                yield from enumerate(batch.to_pylist(), first)
+                first += len(batch)
     except DataError:
         raise
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:

@@ -1,6 +1,6 @@
 """Word vectors from GloVe and word2vec files, which are streamed: they may be larger than memory."""
 
-import gzip
+import io
 import os
 import re
 import zlib
@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.data.disk import sha256_of
+from memgrow.data.disk import Unpacked, sha256_of
 from memgrow.errors import DataError
 
 Row = NDArray[np.float32]
@@ -68,8 +68,8 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
     if not path.is_file():
         raise DataError(f"{path} does not exist, or is not a file; check the name, or download it first")
     try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb", BUFFER) as file:
-            yield cast(IO[bytes], file)
+        with io.BufferedReader(Unpacked(path) if path.suffix.lower() == ".gz" else path.open("rb", 0), BUFFER) as file:
+            yield file
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read ({reason}); it may be damaged: get it again, or unpack it") from error
