@@ -1,0 +1,169 @@
+"""Choose when an entry answers, when both, when the newest: `python -m research.memory.tiers run|choose`.
+
+    python -m research.memory.tiers run sentiment-1 0 --data DATA    one stream and one seed
+    python -m research.memory.tiers choose                           every rule, from the runs in results/memory/tiers
+
+DATA has the folders sentiment, reviews, intents and multinli. A run keeps, for each domain, the validation accuracy of
+the old model, of the new one and of the majority class; and for each domain's test texts that the router gives to an
+entry, how many the newest weights, the entry, and the mean of both answer rightly. Any rule follows from these.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from memgrow import Learner
+from memgrow.data import Domain, Stream, synthetic_stream
+from memgrow.evaluation.demo import MODEL, TRAINING
+from memgrow.training.settings import defaults_for
+from research.common.statistics import paired_over_seeds
+from research.memory import streams
+from research.memory.__main__ import LSTM, RESULTS, learn
+
+FOLDER = RESULTS / "tiers"
+TEST, WORDS = 400, 64  # test rows of a domain, and word pieces of a text
+CHOOSE, CHECK = ("demo", "six-reviews", "mixed-reviews", "banking"), ("sentiment", "five-reviews", "genres", "intents")
+LOW, HIGH, ERRORS = (0.5, 0.6, 0.7, 0.8), (0.0, 0.8, 0.85, 0.9, 0.95, 9.0), (0.0, 1.0)
+TIE = 0.3
+
+
+def stream_of(name: str, data: Path, seed: int) -> Stream:
+    """A stream with fewer rows than `streams.STREAMS` has."""
+    name, rows = name.removesuffix(LSTM), 400 if name.endswith(LSTM) else 600
+    if name == "demo":
+        return synthetic_stream(seed=seed)
+    if name.startswith("sentiment"):
+        whole = streams.sentiment(data, name[-1])
+        cut = [replace(one, train=tuple(streams.shuffled(one.train, seed)[:rows])) for one in whole]
+    elif name == "banking":
+        cut = list(streams.banking(data, seed, 20))
+    elif name == "intents":
+        cut = list(streams.intents(data, 2, seed, 20))
+    elif name == "genres":
+        cut = list(streams.genres(data, seed, 1000))
+    else:
+        named = {"six": streams.SIX_REVIEWS, "mixed": streams.MIXED_REVIEWS, "five": streams.FIVE_REVIEWS}
+        cut = list(streams.reviews(data, named.get(name.split("-")[0], streams.FIVE_REVIEWS), seed, rows))
+    return Stream(replace(one, test=tuple(streams.shuffled(one.test, 0)[:TEST])) for one in cut)
+
+
+def create(name: str, seed: int, method: str | None = None) -> Learner:
+    if name == "demo":
+        return Learner.create(
+            method or "finetune+vocab+memory", model=MODEL, training=TRAINING, seed=seed, device="cpu"
+        )
+    if name.endswith(LSTM):
+        return Learner.create(method or "finetune+vocab+memory", seed=seed, device="cpu")
+    training = replace(defaults_for("minilm").training, max_words=WORDS)
+    return Learner.create(method, encoder="minilm", training=training, seed=seed, device="cpu")
+
+
+def counts(learner: Learner, domain: Domain) -> dict[str, Any]:
+    """For each entry that texts of a domain are given to: their number, and how many each reading answers rightly."""
+    model = learner.classifier()
+    memory, data = model.memory, learner.split(domain, "test")
+    assert memory is not None
+    labels, chosen = torch.tensor(data.labels), memory.scores(data).argmax(-1)
+    newest, found = model.plain_logits(data), {}
+    for number in sorted(set(chosen.tolist())):
+        rows = (chosen == number).nonzero().flatten()
+        last = newest[rows].softmax(-1)
+        entry = memory.logits(model, data.some(rows.tolist()), memory.names[number]).softmax(-1)
+        answers = {"last": last, "entry": entry, "mean": last + entry}
+        right = {name: int((one.argmax(-1) == labels[rows]).sum()) for name, one in answers.items()}
+        found[str(number)] = {"texts": len(rows), **right}
+    told = model.logits(data, domain.name).argmax(-1)
+    return {"texts": len(data), "told": int((told == labels).sum()), "entries": found}
+
+
+def run(name: str, seed: int, data: Path) -> None:
+    began, stream = time.monotonic(), stream_of(name, data, seed)
+    value: dict[str, Any] = {"command": f"python -m research.memory.tiers run {name} {seed}", "stream": name}
+    value |= {"seed": seed, "domains": list(stream.names), "rows": [len(one.validation) for one in stream]}
+    learner = create(name, seed)
+    value["validation"] = [learn(learner, domain, []) for domain in stream]  # old model, new model, majority class
+    value["labels"] = [sorted(one.labels) for one in stream]
+    value["counts"] = [counts(learner, domain) for domain in stream]
+    if name == "demo" or name.split("-")[0] in ("sentiment", "five", "reviews") and name[-2:] not in ("-2", "-3"):
+        together = create(name, seed, "multi-task")
+        together.learn(stream)
+        value["multi-task"] = [round(100 * score, 2) for score in together.evaluate(stream).values()]
+    value["seconds"] = round(time.monotonic() - began)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{name}.{seed}.json").write_text(json.dumps(value) + "\n", encoding="utf-8")
+    print({**summary(value), "carried": carried(value, 0.0), "seconds": value["seconds"]}, flush=True)
+
+
+# Rules
+
+
+def carried(one: dict[str, Any], errors: float) -> list[float]:
+    """For each entry, the least share of a later domain that its model knew already, plus so many standard errors."""
+    shares = []
+    for rows, (before, after, majority) in zip(one["rows"], one["validation"], strict=True):
+        gained = after - majority
+        if before is None:
+            shares.append(0.0)
+        elif gained <= 0:
+            shares.append(1.0)
+        else:
+            shares.append((before - majority + errors * (before * (1 - before) / rows) ** 0.5) / gained)
+    return [min(shares[number + 1 :], default=1.0) for number in range(len(shares))]
+
+
+def accuracy(one: dict[str, Any], low: float, high: float, errors: float) -> tuple[float, float]:
+    """The average accuracy of a rule, in percent, and how many models it runs for a text."""
+    least, last, found, models = carried(one, errors), set(one["labels"][-1]), [], []
+    for domain in one["counts"]:
+        right = read = 0
+        for key, count in domain["entries"].items():
+            number = int(key)
+            newest = number == len(least) - 1
+            alone = not set(one["labels"][number]) <= last or least[number] < low
+            both = not newest and not alone and least[number] < high
+            right += count["last" if newest else "entry" if alone else "mean" if both else "last"]
+            read += count["texts"] * (2 if both else 1)
+        found.append(100 * right / domain["texts"])
+        models.append(read / domain["texts"])
+    return fmean(found), fmean(models)
+
+
+def summary(one: dict[str, Any]) -> dict[str, float]:
+    """Averages of each reading that is the same for all entries."""
+
+    def share(name: str) -> float:
+        right = [sum(count[name] for count in domain["entries"].values()) for domain in one["counts"]]
+        return round(fmean(100 * r / domain["texts"] for r, domain in zip(right, one["counts"], strict=True)), 2)
+
+    routed = [domain["entries"].get(str(n), {"texts": 0})["texts"] for n, domain in enumerate(one["counts"])]
+    figures = {name: share(name) for name in ("last", "entry", "mean")}
+    figures["told"] = round(fmean(100 * domain["told"] / domain["texts"] for domain in one["counts"]), 2)
+    figures["router"] = round(
+        fmean(100 * n / domain["texts"] for n, domain in zip(routed, one["counts"], strict=True)), 2
+    )
+    if "multi-task" in one:
+        figures["multi-task"] = round(fmean(one["multi-task"]), 2)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m research.memory.tiers", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run")
+    one.add_argument("stream")
+    one.add_argument("seed", type=int)
+    one.add_argument("--data", type=Path, default=Path("data"))
+    commands.add_parser("choose")
+    given = parser.parse_args()
+    if given.command == "run":
+        run(given.stream, given.seed, given.data)
+
+
+if __name__ == "__main__":
+    main()
