@@ -46,7 +46,7 @@ def stream_of(name: str, data: Path, seed: int) -> Stream:
     elif name == "intents":
         cut = list(streams.intents(data, 2, seed, 20))
     elif name == "genres":
-        cut = list(streams.genres(data, seed, 1000))
+        cut = list(streams.genres(data, seed, 600))
     else:
         named = {"six": streams.SIX_REVIEWS, "mixed": streams.MIXED_REVIEWS, "five": streams.FIVE_REVIEWS}
         cut = list(streams.reviews(data, named.get(name.split("-")[0], streams.FIVE_REVIEWS), seed, rows))
