@@ -15,16 +15,8 @@ from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings
-from memgrow.models.domain_memory import (
-    BUCKETS,
-    LEAST_GROUP,
-    LEAST_TEXTS,
-    DomainMemory,
-    Entry,
-    conflicts,
-    gaussian_key,
-    token_counts,
-)
+from memgrow.models.domain_memory import LOW, DomainMemory, Entry, carried_over
+from memgrow.models.router import BUCKETS, LEAST_GROUP, LEAST_TEXTS, gaussian_key, token_counts
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.storage.versions import undo
 from memgrow.training.settings import TrainingSettings
@@ -202,30 +194,31 @@ def answering(share: float) -> Any:
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
-    [(0.5, 0.9, True), (0.1, 0.9, True), (0.0, 0.9, True), (0.72, 0.9, False), (0.85, 0.9, False), (0.5, 0.5, False)],
+    [(0.5, 0.9, 0.0), (0.1, 0.9, 0.0), (0.7, 0.9, 0.5), (0.9, 0.9, 1.0), (0.5, 0.5, 1.0), (0.2, 0.4, 1.0)],
 )
-def test_a_domain_conflicts_if_less_than_half_of_it_was_known(before: float, after: float, expected: bool) -> None:
+def test_what_carried_over_is_the_share_of_the_new_models_gain(before: float, after: float, expected: float) -> None:
     data = Encoded([()] * 100, [0] * 50 + [1] * 50, False)
-    assert conflicts(answering(before), answering(after), data) is expected
+    assert carried_over(answering(before), answering(after), data) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("clashes", [(False, False, False), (False, True, False), (False, False, True)])
-def test_an_entry_answers_if_a_later_domain_conflicts_or_lacks_its_labels(clashes: tuple[bool, ...]) -> None:
+@pytest.mark.parametrize("shares", [(0.0, 1.0, 1.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0)])
+def test_an_entry_answers_if_a_later_domain_conflicts_or_lacks_its_labels(shares: tuple[float, ...]) -> None:
     labels = [torch.tensor([0, 1]), torch.tensor([0, 1]), torch.tensor([0, 1])]
     key = torch.zeros(BUCKETS, dtype=torch.int32)
 
-    def readers(read: str) -> list[int]:
+    def readers(read: str) -> list[tuple[int, ...]]:
         entries = [
-            Entry(str(number), (2,), {}, clash, {"labels": own, "key": key})
-            for number, (own, clash) in enumerate(zip(labels, clashes, strict=True))
+            Entry(str(number), (2,), {}, share, {"labels": own, "key": key})
+            for number, (own, share) in enumerate(zip(labels, shares, strict=True))
         ]
         return DomainMemory(entries, None, read).readers
 
-    assert readers("always") == [0, 1, 2]
-    last = max((number for number, clash in enumerate(clashes) if clash), default=0)
-    assert readers("conflict") == [number if number < last else 2 for number in range(3)]
+    assert readers("always") == readers("independent") == [(0,), (1,), (2,)]
+    last = max((number for number, share in enumerate(shares[1:], 1) if share < LOW), default=0)
+    assert readers("conflict") == [(number if number < last else 2,) for number in range(3)]
+    assert readers("mean") == [(number,) if number < last or number == 2 else (number, 2) for number in range(3)]
     labels[0] = torch.tensor([0, 1, 2])
-    assert readers("conflict")[0] == 0
+    assert readers("conflict")[0] == readers("mean")[0] == (0,)
 
 
 def test_the_mean_of_entry_and_newest_is_read_where_nothing_conflicts() -> None:
@@ -234,7 +227,7 @@ def test_the_mean_of_entry_and_newest_is_read_where_nothing_conflicts() -> None:
     learner.learn(domains)
     model = learner.classifier()
     assert model.memory is not None
-    model.memory = DomainMemory([replace(one, conflicts=False) for one in model.memory.entries()], None, "mean")
+    model.memory = DomainMemory([replace(one, carried=1.0) for one in model.memory.entries()], None, "mean")
     for domain in domains:
         data = learner.split(domain, "test")
         chosen = model.memory.scores(data).argmax(-1)

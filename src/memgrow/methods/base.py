@@ -73,6 +73,8 @@ class FinishedDomain:
     last_weights: Weights  # after the last step
     evaluate: Callable[[Iterable[Weights]], list[Tally]]  # validation with each set of weights in the model's place
     seed: int
+    # Factors of low-rank matrices that were added to weights, by the weights' names.
+    added: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:

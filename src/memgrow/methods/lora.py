@@ -1,6 +1,7 @@
 """LoRA: a later domain trains low-rank additions to the encoder's weights, which are then merged into them.
 
-The model keeps its shape: one set of weights holds what all domains have added.
+The model keeps its shape: one set of weights holds what all domains have added. With the option `independent`, which a
+domain memory needs, the first domain trains additions, too: each then starts from the original encoder.
 """
 
 import math
@@ -13,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
-from memgrow.methods.base import FinishedDomain, Method, Trainable, new_parameters, option
+from memgrow.methods.base import WHOLE, FinishedDomain, Method, Trainable, new_parameters, option
+from memgrow.methods.memory import IndependentOptions
 from memgrow.models import Model, PretrainedEncoder
 
 SCALE = 2.0  # alpha / rank
@@ -32,7 +34,7 @@ ADAPTED = frozenset(
 
 
 @dataclass(frozen=True)
-class LoRAOptions:
+class LoRAOptions(IndependentOptions):
     rank: int = option(8, least=1)  # of the additions to the encoder's weights
 
 
@@ -49,9 +51,9 @@ class LowRank(nn.Module):
         # Autocast may hand on other dtypes.
         return F.linear(SCALE * F.linear(states, self.down.to(states)), self.up.to(states))
 
-    def product(self) -> Tensor:
-        """The matrix that is added to the layer's weight (out, in)."""
-        return SCALE * self.up @ self.down
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """The factors, up @ down, of the matrix that is added to the layer's weight (out, in)."""
+        return SCALE * self.up, self.down
 
 
 def adapted_layers(model: Model) -> Iterator[nn.Linear]:
@@ -74,19 +76,26 @@ class LoRA(Method):
         self._hooks: list[Any] = []
 
     def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable | None:
-        if old is None:
+        if old is None and not self.options.independent:
             return None
         pairs = [(layer, LowRank(layer, self.options.rank)) for layer in adapted_layers(model)]
         model.add_module(ADDITIONS, nn.ModuleList(addition for _, addition in pairs))
         self._hooks = [layer.register_forward_hook(AdditionHook(addition)) for layer, addition in pairs]
-        return new_parameters(old, model)
+        if old is not None:
+            return new_parameters(old, model)
+        new = {f"{ADDITIONS}.{name}" for name, _ in getattr(model, ADDITIONS).named_parameters()}
+        heads = {name for name, _ in model.named_parameters() if name.startswith("heads.")}
+        return Trainable(dict.fromkeys(sorted(new | heads), WHOLE))
 
     @torch.no_grad()
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
-        if domain.old is not None:
+        if hasattr(domain.model, ADDITIONS):
+            names = {id(parameter): name for name, parameter in domain.model.named_parameters()}
             additions = cast(nn.ModuleList, getattr(domain.model, ADDITIONS))
             for layer, addition in zip(adapted_layers(domain.model), additions, strict=True):
-                layer.weight += cast(LowRank, addition).product()
+                up, down = cast(LowRank, addition).factors()
+                layer.weight += up @ down
+                domain.added[names[id(layer.weight)]] = up, down
             for hook in self._hooks:
                 hook.remove()
             self._hooks = []

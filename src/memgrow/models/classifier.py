@@ -1,5 +1,6 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
+import copy
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from memgrow.data.batches import Batch, Encoded
 from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, SettingsError
 from memgrow.models.base import Encoder, Model, StepOutput, Tally, read_all
-from memgrow.models.domain_memory import DomainMemory
+from memgrow.models.domain_memory import DomainMemory, kept_blocks
 from memgrow.models.hub import EncoderFiles, check_sizes, unfit
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.seq2seq import Responder
@@ -136,6 +137,19 @@ class Classifier(Model):
             raise ModelError(f"config.json: the labels do not add up to the {self.labels} of the model")
         cast(LabelLayer, self.heads[-1][-1]).blocks = tuple(blocks)
 
+    @property
+    def label_parameters(self) -> set[str]:
+        """The names of the parameters with a row for each label."""
+        return {f"heads.{n}.{len(head) - 1}.{one}" for n, head in enumerate(self.heads) for one in ("weight", "bias")}
+
+    def keep_labels(self, labels: Sequence[int]) -> None:
+        """Drop all labels but these, by their indices."""
+        blocks, self.labels = kept_blocks(self.label_blocks, labels), len(labels)
+        for head in self.heads:
+            layer = cast(LabelLayer, head[-1])
+            layer.weight, layer.bias = (nn.Parameter(one.detach()[labels]) for one in (layer.weight, layer.bias))
+            layer.out_features, layer.blocks = len(labels), blocks
+
     def shape(self) -> dict[str, Any]:
         blocks = self.label_blocks
         memory = {"domain_memory": self.memory.shape()} if self.memory is not None else {}
@@ -202,7 +216,11 @@ def build(
     labels: int = 0,
     domain: str | None = None,
     files: EncoderFiles | None = None,
+    base: PretrainedEncoder | None = None,
 ) -> Model:
+    """A new model, on a copy of the encoder `base` or on that of the files."""
+    if base is not None:
+        return _around(copy.deepcopy(base), task, labels)
     if isinstance(settings, PretrainedSettings):
         assert files is not None
         return _around(PretrainedEncoder.create(settings, files, domain), task, labels)

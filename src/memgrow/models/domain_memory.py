@@ -1,45 +1,42 @@
 """The domain memory: an entry for each learned domain. A router finds the entry of a text from the text alone.
 
-An entry has a key and a value. The value turns the current weights into those that the model had when it had just
-learned the domain. The newest entry is the model itself, and earlier ones are never changed. Which weights then answer
-depends on how the memory is read (`DomainMemory.__init__`): the entry's, the newest ones, or both. Keys score a text:
+An entry has a key (see `router`) and a value. The value turns weights that are at hand into those that the model had
+when it had just learned the domain:
 
-- with a pretrained encoder, by the distance of its vector from the mean vector of each label, in units of a common
-  variance. The original encoder is kept for it. (A covariance would route somewhat more texts right, but shows whose
-  texts it is made of: see docs/privacy.md);
-- else by naive Bayes: a key is in how many of the domain's distinct texts each bucket of words occurs.
+- chained entries start at the next entry's weights. The newest entry is the model itself;
+- independent entries start at the original encoder. Every domain was trained from it, and none depends on another.
+
+Entries are never changed by learning. Which of them answers depends on how the memory is read
+(`DomainMemory.__init__`): the text's own entry, the newest one, or both.
 """
 
 import copy
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.data.batches import Batch, Encoded
+from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, listed
-from memgrow.models.base import read_all
 from memgrow.models.recurrent import RecurrentEncoder
+from memgrow.models.router import BUCKETS, KEY, TEXTS, VARIANCE, features, key_of, scores_by_vectors, scores_by_words
 from memgrow.models.transformer import PretrainedEncoder
 
 if TYPE_CHECKING:
     from memgrow.models.classifier import Classifier
 
-BUCKETS, HASH_FACTOR = 8192, 40503  # token ids are spread over buckets by an odd factor: an id below 8,192 has its own
-LEAST_TEXTS = 3  # a bucket that fewer texts of a domain have counts as empty: it could name a single person
-SMOOTHING = 0.5  # texts that every bucket is taken to have in addition
 UNLIKELY = 10.0  # how far a label that an entry does not have is below the least logit of those it has
-MODELS = 16  # entries whose weights are kept at hand
-LEAST_GROUP = 5  # distinct texts of a label that has its own mean
-KEY, LABELS = "key", "labels"
-VARIANCE, TEXTS = "variance", "texts"  # of vectors around the means, and texts of each mean
+CACHED = 1 << 30  # bytes of weights of entries that are kept at hand
+LABELS = "labels"
 UP, DOWN = ":up", ":down"  # suffixes of the two factors of a low-rank difference
+INDEPENDENT = "independent"
+# An entry is read alone if later domains carried over less than `LOW` of what its model knew, see `carried_over`.
+LOW = 0.5
+MEAN_BELOW = {"always": 0.0, "conflict": LOW, "mean": inf}  # and below this the mean of it and the newest
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Entry:
     name: str
     blocks: tuple[int, ...]  # labels of the model at that time, as they were added
     shape: Mapping[str, Any]  # of the encoder at that time
-    conflicts: bool  # with what the model knew before: see `conflicts`
+    carried: float  # the share of this domain that earlier ones had taught: see `carried_over`
     tensors: Mapping[str, Tensor] = field(repr=False)  # labels and key; then the value, by names of parameters
 
 
@@ -64,11 +61,12 @@ class DomainMemory(nn.Module):
         - "always": the entry;
         - "conflict": the entry, if a later domain conflicts with what the model knew or lacks labels of the entry's
           domain; else the newest;
-        - "mean": the same, but with the mean of both probabilities in place of the newest.
+        - "mean": the same, but with the mean of both probabilities in place of the newest;
+        - "independent": the entry, whose value starts at `base`.
         """
         super().__init__()
         self.base, self.read = base, read
-        self._entries = [(one.name, one.blocks, one.shape, one.conflicts) for one in entries]
+        self._entries = [(one.name, one.blocks, one.shape, one.carried) for one in entries]
         for number, entry in enumerate(entries):
             for name, tensor in entry.tensors.items():
                 self.register_buffer(_buffer(number, name), tensor)
@@ -85,32 +83,69 @@ class DomainMemory(nn.Module):
         domain: str,
         data: Encoded,
         validation: Encoded,
+        base: PretrainedEncoder | None,
         rank: int,
         read: str,
+        private: bool = False,
     ) -> "DomainMemory":
         """The old model's memory, with a value for its newest entry and a new entry for the domain."""
-        entries, base = (
-            ([], None) if old is None or old.memory is None else (list(old.memory.entries()), old.memory.base)
-        )
-        if old is None and isinstance(model.encoder, PretrainedEncoder):
-            base = PretrainedEncoder.create(model.encoder.settings, model.encoder.files).to(model.device)
+        entries = [] if old is None or old.memory is None else list(old.memory.entries())
         if old is not None and entries:
             last = entries[-1]
-            tensors = {**last.tensors, **way_back(old, model, rank)}
-            entries[-1] = replace(last, tensors=tensors)
-        own = torch.tensor(sorted(set(data.labels)))
-        key = {KEY: token_counts(data)} if base is None else gaussian_key(data, features(base, data))
-        tensors = {name: tensor.to(model.device) for name, tensor in {LABELS: own, **key}.items()}
-        clash = old is not None and conflicts(old, model, validation)
-        return cls([*entries, Entry(domain, model.label_blocks, model.encoder.shape(), clash, tensors)], base, read)
+            entries[-1] = replace(last, tensors={**last.tensors, **way_back(old, model, rank)})
+        carried = 0.0 if old is None else carried_over(old, model, validation)
+        return cls([*entries, _new_entry(model, domain, data, base, private, carried=carried)], base, read)
+
+    @classmethod
+    def alone(
+        cls,
+        model: "Classifier",
+        *,
+        domain: str,
+        data: Encoded,
+        base: PretrainedEncoder,
+        rank: int,
+        private: bool,
+        added: Mapping[str, tuple[Tensor, Tensor]],
+    ) -> "DomainMemory":
+        """A memory of one independent domain. The model, which has learned it from `base`, goes back to there.
+
+        `added` are the factors of low-rank matrices by the weights that they were added to: these are kept exactly.
+        """
+        entry = _new_entry(model, domain, data, base, private)
+        learned = copy.deepcopy(model)
+        go_to_base(model, base)
+        start = model.state_dict()
+        value = {
+            name: tensor.float()
+            for name, tensor in way_back(learned, model, rank, skip=added.keys()).items()
+            if not (name in start and torch.equal(tensor, start[name]))
+        }
+        for name, factors in added.items():
+            value |= dict(zip((name + UP, name + DOWN), factors, strict=True))
+        heads = {name: tensor for name, tensor in learned.state_dict().items() if name.startswith("heads.")}
+        tensors = {**entry.tensors, **value, **heads}
+        return cls([replace(entry, tensors={n: t.detach().clone() for n, t in tensors.items()})], base, INDEPENDENT)
 
     def entries(self) -> Iterator[Entry]:
-        for number, (name, blocks, shape, conflicts) in enumerate(self._entries):
+        for number, (name, blocks, shape, carried) in enumerate(self._entries):
             prefix = _buffer(number, "")
             tensors = {
                 n.removeprefix(prefix).replace("/", "."): t for n, t in self.named_buffers() if n.startswith(prefix)
             }
-            yield Entry(name, blocks, shape, conflicts, tensors)
+            yield Entry(name, blocks, shape, carried, tensors)
+
+    def without(self, name: str, labels: Sequence[int], heads: Collection[str]) -> "DomainMemory":
+        """The memory without a chained entry that is not the newest; only these labels, by their indices, stay.
+
+        `heads` are the names of the parameters that have a row for each label.
+        """
+        entries = list(self.entries())
+        number = self.names.index(name)
+        if number:  # the entry before starts at the one after
+            entries[number - 1] = _skipping(entries[number - 1], entries[number])
+        del entries[number]
+        return DomainMemory([_with_labels(one, labels, heads) for one in entries], self.base, self.read)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -120,91 +155,80 @@ class DomainMemory(nn.Module):
         return [name for name, *_ in self._entries]
 
     @property
-    def newest_conflicts(self) -> bool:
-        """Whether the newest domain conflicts with what the model knew before."""
+    def independent(self) -> bool:
+        return self.read == INDEPENDENT
+
+    @property
+    def newest_carried(self) -> float:
+        """The share of the newest domain that earlier ones had taught."""
         return self._entries[-1][3]
 
     # Reading
 
     @property
-    def readers(self) -> list[int]:
-        """For each entry, the number of the one that answers for its domain."""
-        newest, labels = len(self) - 1, [set(own.tolist()) for own in self._keys(LABELS)]
-        clashes = [clash for *_, clash in self._entries]
-        return [
-            number if self.read == "always" or any(clashes[number + 1 :]) or not own <= labels[-1] else newest
-            for number, own in enumerate(labels)
-        ]
+    def readers(self) -> list[tuple[int, ...]]:
+        """For each entry, the numbers of those whose mean answers for its domain."""
+        newest, labels = len(self) - 1, [set(own.tolist()) for own in self._buffers_named(LABELS)]
+        found: list[tuple[int, ...]] = []
+        for number, own in enumerate(labels):
+            carried = min((share for *_, share in self._entries[number + 1 :]), default=inf)
+            if self.independent or self.read == "always" or not own <= labels[-1] or carried < LOW:
+                found.append((number,))
+            else:
+                found.append((number, newest) if carried < MEAN_BELOW[self.read] else (newest,))
+        return found
 
     @property
     def routes(self) -> bool:
         """Whether any but the newest entry answers."""
-        return self.read == "mean" or any(number != len(self) - 1 for number in self.readers)
+        return self.independent or any(one != (len(self) - 1,) for one in self.readers)
 
     def scores(self, data: Encoded) -> Tensor:
         """Log-probabilities of entries (examples, entries) for each text."""
-        found = self._scores_by_words(data) if self.base is None else self._scores_by_vectors(features(self.base, data))
+        keys = [one.tensors for one in self.entries()]
+        found = scores_by_words(data, keys) if self.base is None else scores_by_vectors(features(self.base, data), keys)
         return found.log_softmax(-1)
 
-    def _keys(self, name: str) -> list[Tensor]:
+    def _buffers_named(self, name: str) -> list[Tensor]:
         return [self.get_buffer(_buffer(number, name)).cpu() for number in range(len(self))]
-
-    def _scores_by_words(self, data: Encoded) -> Tensor:
-        counts = torch.stack(self._keys(KEY)).double() + SMOOTHING
-        weights = (counts / counts.sum(1, keepdim=True)).log().T  # (buckets, entries)
-        found = [torch.from_numpy(buckets_of(texts)) for texts in data.texts]
-        sizes = torch.tensor([0, *map(len, found)]).cumsum(0)[:-1]
-        return F.embedding_bag(torch.cat(found), weights.contiguous(), sizes, mode="sum")
-
-    def _scores_by_vectors(self, vectors: Tensor) -> Tensor:
-        counts, means = self._keys(TEXTS), self._keys(KEY)
-        summed = sum(float(c.sum() * v) for c, v in zip(counts, self._keys(VARIANCE), strict=True))
-        variance = max(1e-12, summed / max(1, int(sum(c.sum() - len(c) for c in counts))))
-        # A domain is a mixture of its labels, all alike.
-        near = [(-0.5 / variance * torch.cdist(vectors.double(), one.double()) ** 2) for one in means]
-        return torch.stack([one.logsumexp(1) - math.log(one.shape[1]) for one in near], 1)
 
     def logits(self, model: "Classifier", data: Encoded, domain: str | None = None) -> Tensor:
         """Logits (examples, labels), each text by what reads for its entry, or all by the entry of a domain."""
-        if domain is not None and domain not in self.names:
-            raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
-        if domain is None:
-            chosen = self.scores(data).argmax(-1)
-        else:
-            chosen = torch.full((len(data),), len(self) - 1 - self.names[::-1].index(domain))
-        logits = torch.empty(len(data), model.labels)
-        readers = torch.tensor(self.readers)[chosen] if domain is None else chosen
-        for number in sorted(set(readers.tolist())):
-            indices = (readers == number).nonzero().flatten()
-            logits[indices] = self._logits_of(number, model, data.some(indices.tolist()))
-        if self.read == "mean" and domain is None:
-            self._mix(logits, model, data, chosen=chosen, newest=readers == len(self) - 1)
+        if domain is not None:
+            if domain not in self.names:
+                raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
+            return self._logits_of(len(self) - 1 - self.names[::-1].index(domain), model, data)
+        found, readers = self.readers, torch.zeros(len(data), len(self), dtype=torch.bool)
+        for index, number in enumerate(self.scores(data).argmax(-1).tolist()):
+            readers[index, list(found[number])] = True
+        logits = torch.full((len(data), model.labels), -inf)
+        several = readers.sum(1) > 1
+        # From the newest on, as each entry's weights start at the next one's.
+        for number in reversed(range(len(self))):
+            rows = readers[:, number].nonzero().flatten()
+            if len(rows):
+                own = self._logits_of(number, model, data.some(rows.tolist()))
+                both = torch.logaddexp(logits[rows], own.log_softmax(-1))  # log of the sum of probabilities
+                logits[rows] = torch.where(several[rows, None], both, own)
         return logits
-
-    def _mix(self, logits: Tensor, model: "Classifier", data: Encoded, *, chosen: Tensor, newest: Tensor) -> None:
-        """Where the newest answers for an older entry: the logarithm of the mean of both probabilities, in place."""
-        for number in sorted(set(chosen[newest].tolist()) - {len(self) - 1}):
-            indices = (newest & (chosen == number)).nonzero().flatten()
-            own = self._logits_of(number, model, data.some(indices.tolist())).softmax(-1)
-            logits[indices] = ((logits[indices].softmax(-1) + own) / 2).log()
 
     def _logits_of(self, number: int, model: "Classifier", data: Encoded) -> Tensor:
         reader = self.model_for(number, model)
         if not model.settings.is_pretrained:
             data = data.as_known_to(reader.vocabulary_size)  # later words are unknown
         found, own = reader.plain_logits(data), self.get_buffer(_buffer(number, LABELS)).cpu()
-        least = found[:, own].amin(1, keepdim=True) - UNLIKELY
-        logits = least.repeat(1, model.labels)
-        logits[:, own] = found[:, own]
+        found = found if self.independent else found[:, own]
+        logits = (found.amin(1, keepdim=True) - UNLIKELY).repeat(1, model.labels)
+        logits[:, own] = found
         return logits
 
     def model_for(self, number: int, model: "Classifier") -> "Classifier":
         """The model as it was when it had learned that entry's domain."""
-        if number == len(self) - 1:
+        if number == len(self) - 1 and not self.independent:
             return model
         if (found := self._models.get(number)) is None:
             found = self._rebuilt(number, model)
-            while len(self._models) >= MODELS:
+            while self._models and (len(self._models) + 1) * _bytes_of(found) > CACHED:
                 self._models.pop(next(iter(self._models)), None)
             self._models[number] = found
         return found
@@ -220,8 +244,13 @@ class DomainMemory(nn.Module):
         else:
             new = type(model)(RecurrentEncoder.rebuild(model.settings, entry.shape), labels)
         new.label_blocks = entry.blocks
-        state = dict(new.state_dict())
-        for one in reversed(entries[number:-1]):  # each difference starts at the next one's weights
+        state, chain = dict(new.state_dict()), [entry]
+        if not self.independent:  # each difference starts at the next one's weights, the nearest ones that are at hand
+            last = min((known for known in self._models if known > number), default=len(entries) - 1)
+            chain = entries[number:last]
+            known = self._models[last].state_dict() if last in self._models else {}
+            state |= {name: known[name] for name in state if name in known and known[name].shape == state[name].shape}
+        for one in reversed(chain):
             for name in [name for name in one.tensors if name.endswith(UP)]:
                 base = name.removesuffix(UP)
                 state[base] = state[base] + one.tensors[name].float() @ one.tensors[base + DOWN].float()
@@ -245,7 +274,7 @@ class DomainMemory(nn.Module):
                 "name": one.name,
                 "labels": list(one.blocks),
                 "encoder": one.shape,
-                "conflicts": one.conflicts,
+                "carried": one.carried,
                 "tensors": {name: [*tensor.shape] for name, tensor in one.tensors.items()},
             }
             for one in self.entries()
@@ -255,9 +284,11 @@ class DomainMemory(nn.Module):
     @classmethod
     def restore(cls, shape: Mapping[str, Any], base: PretrainedEncoder | None) -> "DomainMemory":
         """A memory of that shape, its tensors to be filled in."""
-        given = shape["entries"]
+        given, read = shape["entries"], shape["read"]
         if len(given) == 0 or not all(isinstance(one["name"], str) for one in given):
             raise ValueError("an entry of the domain memory has no name")
+        if read not in (*MEAN_BELOW, INDEPENDENT) or (read == INDEPENDENT and base is None):
+            raise ValueError("the domain memory is read in an unknown way")
         for one in given:
             sizes, expected = one["tensors"], {KEY: [BUCKETS]}
             if base is not None:
@@ -270,12 +301,12 @@ class DomainMemory(nn.Module):
                 one["name"],
                 tuple(one["labels"]),
                 one["encoder"],
-                bool(one["conflicts"]),
-                {name: torch.empty(sizes, dtype=_dtype(name, base)) for name, sizes in one["tensors"].items()},
+                float(one["carried"]),
+                {name: torch.empty(sizes, dtype=_dtype(name, base, read)) for name, sizes in one["tensors"].items()},
             )
             for one in given
         ]
-        return cls(entries, base, shape["read"])
+        return cls(entries, base, read)
 
     @staticmethod
     def sizes(shape: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -287,25 +318,28 @@ class DomainMemory(nn.Module):
         }
 
 
-def conflicts(old: "Classifier", model: "Classifier", validation: Encoded) -> bool:
-    """Whether less than half of what is to be learned about a domain was known to the old model.
+# Values
 
-    Measured on the domain's validation data, by how much the old model and the new one are above the majority class.
+
+def carried_over(old: "Classifier", model: "Classifier", validation: Encoded) -> float:
+    """The share of what the new model has learned about a domain that the old model knew already, at least 0.
+
+    Measured on the domain's validation data, by how much both models are above the majority class.
     """
     labels = torch.tensor(validation.labels)
     known = validation if old.settings.is_pretrained else validation.as_known_to(old.vocabulary_size)
     before = float((old.plain_logits(known).argmax(-1) == labels).double().mean())
     after = float((model.plain_logits(validation).argmax(-1) == labels).double().mean())
     majority = float(labels.bincount().max()) / len(labels)
-    return before < majority + (after - majority) / 2
+    return max(0.0, (before - majority) / (after - majority)) if after > majority else 1.0
 
 
 @torch.no_grad()
-def way_back(old: "Classifier", model: "Classifier", rank: int) -> dict[str, Tensor]:
+def way_back(old: "Classifier", model: "Classifier", rank: int, skip: Collection[str] = ()) -> dict[str, Tensor]:
     """What turns the model's weights into the old model's.
 
     Of a recurrent network, the old weights. Of a pretrained encoder, the best approximation of that rank to each
-    matrix's difference, and smaller parameters as they were; the word table stays as it is in the model.
+    matrix's difference, and smaller parameters as they were; the word table, and what to `skip`, stay as in the model.
     """
     before, after = old.state_dict(), model.state_dict()
     before = {name: tensor for name, tensor in before.items() if not name.startswith("memory.")}
@@ -313,7 +347,7 @@ def way_back(old: "Classifier", model: "Classifier", rank: int) -> dict[str, Ten
         return {name: tensor.clone() for name, tensor in before.items()}
     found, table = {}, old.encoder.word_table
     for name, tensor in before.items():
-        if tensor.data_ptr() == table.data_ptr():
+        if tensor.data_ptr() == table.data_ptr() or name in skip:
             continue
         if not name.startswith("encoder.") or tensor.dim() != 2 or rank * sum(tensor.shape) >= tensor.numel():
             found[name] = tensor.clone()
@@ -325,52 +359,59 @@ def way_back(old: "Classifier", model: "Classifier", rank: int) -> dict[str, Ten
     return found
 
 
-def buckets_of(texts: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The buckets of an example's tokens, each once."""
-    tokens = np.concatenate([np.asarray(text, np.int64) for text in texts])
-    return np.unique(tokens * HASH_FACTOR % BUCKETS)
+@torch.no_grad()
+def go_to_base(model: "Classifier", base: PretrainedEncoder) -> None:
+    """The weights of a model all of whose entries are independent: those of the original encoder, and an empty head."""
+    model.encoder.load_state_dict(base.state_dict())
+    for parameter in model.heads.parameters():
+        parameter.zero_()
 
 
-def token_counts(data: Encoded) -> Tensor:
-    """In how many distinct examples each bucket occurs (buckets); 0 where these are fewer than three."""
-    distinct = {buckets_of(texts).tobytes() for texts in data.texts}
-    counts = np.zeros(BUCKETS, np.int32)
-    for one in distinct:
-        counts[np.frombuffer(one, np.int64)] += 1
-    return torch.from_numpy(np.where(counts < LEAST_TEXTS, 0, counts))
+def _new_entry(
+    model: "Classifier",
+    domain: str,
+    data: Encoded,
+    base: PretrainedEncoder | None,
+    private: bool,
+    carried: float = 0.0,
+) -> Entry:
+    """An entry without a value."""
+    tensors = {LABELS: torch.tensor(sorted(set(data.labels))), **key_of(data, base, private)}
+    on_device = {name: tensor.to(model.device) for name, tensor in tensors.items()}
+    return Entry(domain, model.label_blocks, model.encoder.shape(), carried, on_device)
 
 
-def features(base: PretrainedEncoder, data: Encoded) -> Tensor:
-    """The vectors of examples (examples, width) by the encoder; those of a pair's texts side by side."""
-    texts = len(data.texts[0]) if len(data) else 1
-
-    def vectors(batch: Batch) -> Tensor:
-        return torch.cat(base(batch.words, batch.lengths).chunk(texts), -1)
-
-    return read_all(base, data, vectors, texts * base.width)
-
-
-def gaussian_key(data: Encoded, vectors: Tensor) -> dict[str, Tensor]:
-    """The mean vector of each label's distinct texts, and the variance of a number around these means.
-
-    Labels of fewer than `LEAST_GROUP` texts share a mean, so that none is nearly a single text's vector.
-    """
-    distinct = {tuple(np.asarray(text).tobytes() for text in texts): index for index, texts in enumerate(data.texts)}
-    counts = Counter(data.labels[index] for index in distinct.values())
-    groups: dict[int, list[int]] = {}
-    for index in distinct.values():
-        label = data.labels[index]
-        groups.setdefault(label if counts[label] >= LEAST_GROUP else -1, []).append(index)
-    if len(groups) > 1 and len(groups.get(-1, groups)) < LEAST_GROUP:
-        groups.pop(-1, None)
-    parts = [vectors[rows].double() for rows in groups.values()]
-    means = torch.stack([part.mean(0) for part in parts])
-    around = torch.cat([part - mean for part, mean in zip(parts, means, strict=True)])
-    return {
-        KEY: means.float(),
-        VARIANCE: around.square().mean().float().reshape(1),
-        TEXTS: torch.tensor([len(part) for part in parts]),
+def _skipping(entry: Entry, removed: Entry) -> Entry:
+    """An entry whose value starts at the weights at which the removed one, which was next, started."""
+    factors = {name: tensor for name, tensor in removed.tensors.items() if name.endswith((UP, DOWN))}
+    joined = {
+        name: torch.cat([tensor, entry.tensors[name]], 1 if name.endswith(UP) else 0)
+        if name in entry.tensors
+        else tensor
+        for name, tensor in factors.items()
     }
+    return replace(entry, tensors={**entry.tensors, **joined})
+
+
+def _with_labels(entry: Entry, labels: Sequence[int], heads: Collection[str]) -> Entry:
+    """A chained entry with some of the labels only, by their indices; `heads` are parameters with a row for each."""
+    known = [label for label in labels if label < sum(entry.blocks)]
+    tensors = {name: tensor[known] if name in heads else tensor for name, tensor in entry.tensors.items()}
+    own = tensors[LABELS]
+    tensors[LABELS] = torch.tensor([labels.index(label) for label in own.tolist()]).to(own)
+    return replace(entry, blocks=kept_blocks(entry.blocks, labels), tensors=tensors)
+
+
+def kept_blocks(blocks: Sequence[int], labels: Collection[int]) -> tuple[int, ...]:
+    """How many of the labels are in each block, without empty blocks."""
+    ends = [0, *accumulate(blocks)]
+    counts = [sum(start <= label < end for label in labels) for start, end in pairwise(ends)]
+    return tuple(count for count in counts if count)
+
+
+def _bytes_of(model: "Classifier") -> int:
+    shared = {id(model.encoder.word_table)} if isinstance(model.encoder, PretrainedEncoder) else set()
+    return sum(one.numel() * one.element_size() for one in model.parameters() if id(one) not in shared)
 
 
 def _buffer(number: int, name: str) -> str:
@@ -378,6 +419,7 @@ def _buffer(number: int, name: str) -> str:
     return f"{number}:{name}".replace(".", "/")
 
 
-def _dtype(name: str, base: PretrainedEncoder | None) -> torch.dtype:
+def _dtype(name: str, base: PretrainedEncoder | None, read: str) -> torch.dtype:
     special = {KEY: torch.int32 if base is None else torch.float32, LABELS: torch.int64, TEXTS: torch.int64}
-    return special.get(name, torch.float16 if name.endswith((UP, DOWN)) else torch.float32)
+    is_half = name.endswith((UP, DOWN)) and read != INDEPENDENT
+    return special.get(name, torch.float16 if is_half else torch.float32)

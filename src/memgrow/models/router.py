@@ -25,7 +25,7 @@ BUCKETS, HASH_FACTOR = 8192, 40503  # token ids are spread over buckets by an od
 LEAST_TEXTS = 3  # a bucket that fewer texts of a domain have counts as empty: it could name a single person
 SMOOTHING = 0.5  # texts that every bucket is taken to have in addition
 LEAST_GROUP = 5  # distinct texts of a label that has its own mean
-EXACT_TEXTS = 1000  # distinct texts whose mean needs no noise, see `private_key`
+EXACT_SHARE = 1000 / 128  # distinct texts for each number of a mean that needs no noise, as in the statistics of drift
 KEY, VARIANCE, TEXTS = "key", "variance", "texts"  # of vectors around the means, and texts of each mean
 
 
@@ -114,7 +114,7 @@ def private_key(data: Encoded, vectors: Tensor) -> dict[str, Tensor]:
     part = vectors[list(distinct.values())].double()
     mean, count = part.mean(0), len(part)
     variance = (part - mean).square().mean()
-    effective = min(1.0, count / EXACT_TEXTS) * count
+    effective = min(1.0, count / (EXACT_SHARE * len(mean))) * count
     seed = blake2b(b"||".join(sorted(distinct)), digest_size=32).digest()
     noise = torch.from_numpy(np.random.default_rng([*seed]).standard_normal(len(mean)))
     mean = mean + noise * torch.sqrt(variance * (1 / effective - 1 / count))

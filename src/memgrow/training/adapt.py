@@ -15,15 +15,16 @@ from memgrow.data.text import StoredWords, Vocabulary, store_words
 from memgrow.errors import ForgettingError, SettingsError, counted, listed
 from memgrow.evaluation.calibration import calibrate
 from memgrow.evaluation.drift import Reference, summarize
-from memgrow.evaluation.history import Grew, Stage
+from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Row, Stage
 from memgrow.methods import FinishedDomain, MethodSpec
 from memgrow.methods.base import Weights, newly_trained
-from memgrow.models import REPLY, Classifier, Model, Tally, build
+from memgrow.models import REPLY, Classifier, Model, PretrainedEncoder, Tally, build
 from memgrow.models.recurrent import first_vectors
 from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
 from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
+from memgrow.training.independent import assemble, check_independent, parts_of
 from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, Step
 from memgrow.training.resume import ResumeFolder
@@ -43,14 +44,51 @@ class AdaptOptions:
     max_forgetting: float | None = None  # points that a watched domain may lose
     upcoming: Collection[str] = ()  # domains that are being learned now or later: they cannot be forgotten yet
     threads: int | None = None
+    base: PretrainedEncoder | None = None  # for a new model, in place of the weights in the encoder's files
 
 
 def adapt_model(
     config: LearnerConfig, state: LearnerState, stage: StageData, *, resume: ResumeFolder, options: AdaptOptions
 ) -> tuple[LearnerState, Stage]:
     """Learn a domain whose data has been checked; returns the next state and the record of this stage."""
-    started, device, progress = time.monotonic(), options.device, options.progress
     check_learnable(config, stage)
+    learn = _adapt_alone if config.options.independent else _adapt
+    return learn(config, state, stage, resume, options)
+
+
+def _adapt_alone(
+    config: LearnerConfig, state: LearnerState, stage: StageData, resume: ResumeFolder, options: AdaptOptions
+) -> tuple[LearnerState, Stage]:
+    """Learn an independent domain: as the only one of a new model, which then joins the others."""
+    check_independent(config, state)
+    if stage.name in state.history.domains:
+        raise SettingsError(f"{stage.name} was learned already: remove it first (memgrow domain remove)")
+    tested = {domain.name: domain for domain in (*options.watch, *stage.domains) if domain.test}
+    before = _scores_to_keep(config, state, tested, options)
+    own = tuple(sorted({label for domain in stage.domains for label in domain.labels}))
+    empty = LearnerState(stage.task, None, None, Vocabulary(), config.method.create(config.options), History())
+    memory = state.model.memory if isinstance(state.model, Classifier) else None
+    learned, record = _adapt(
+        replace(config, seed=derive(config.seed, "domain", stage.name)),
+        empty,
+        replace(stage, labels=own, new_labels=own),
+        resume,
+        replace(options, watch=(), max_forgetting=None, base=memory.base if memory is not None else None),
+    )
+    next_state = assemble(config, learned, [*parts_of(state), *parts_of(learned)])
+    scores = {name: next_state.score(config, domain) for name, domain in tested.items()}
+    if options.max_forgetting is not None:
+        _check_forgetting(stage.name, before, scores, allowed=options.max_forgetting, resume=resume)
+    history = next_state.history
+    history.matrix = AccuracyMatrix((*history.matrix.rows[:-1], Row(record.learned, scores)))
+    history.baseline |= state.history.baseline | {name: majority(domain.test)[1] for name, domain in tested.items()}
+    return next_state, record
+
+
+def _adapt(
+    config: LearnerConfig, state: LearnerState, stage: StageData, resume: ResumeFolder, options: AdaptOptions
+) -> tuple[LearnerState, Stage]:
+    started, device, progress = time.monotonic(), options.device, options.progress
     seed = derive(config.seed, "stage", len(state.history.stages))
     old = None if config.method.reinit else state.model
     tested = {domain.name: domain for domain in (*options.watch, *stage.domains) if domain.test}
@@ -131,7 +169,7 @@ def adapt_model(
             method_state=method,
             history=copy.deepcopy(state.history),
         )
-        scores = {name: model.score(next_state.encode(config, domain.test)) for name, domain in tested.items()}
+        scores = {name: next_state.score(config, domain) for name, domain in tested.items()}
         if options.max_forgetting is not None:
             _check_forgetting(stage.name, before, scores, allowed=options.max_forgetting, resume=resume)
         record = Stage(
@@ -190,9 +228,9 @@ def _grow(
             f"{stage.name}: {found} of {len(new_words)} new words have a vector in {Path(vectors).name}"
         )
     if old is None:
-        model = build(
-            stage.task, settings, len(vocabulary), labels=len(stage.labels), domain=stage.name, files=config.encoder
-        ).to(options.device)
+        sizes = {"labels": len(stage.labels), "domain": stage.name}
+        model = build(stage.task, settings, len(vocabulary), **sizes, files=config.encoder, base=options.base)
+        model = model.to(options.device)
         if model.word_vectors is not None:
             with torch.no_grad():
                 model.word_vectors.weight[len(vocabulary) - words.stored :] = rows.to(options.device)
@@ -279,7 +317,7 @@ def _scores_to_keep(
         raise SettingsError(
             f"max_forgetting needs test examples of earlier domains ({listed(learned)}): watch some (--watch FILE)"
         )
-    return {name: state.model.score(state.encode(config, tested[name].test)) for name in names}
+    return {name: state.score(config, tested[name]) for name in names}
 
 
 def _check_forgetting(

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from memgrow.data import Example
+from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.data.disk import take_plain_values
 from memgrow.data.text import Vocabulary
@@ -146,6 +146,11 @@ class LearnerState:
     def encode(self, config: LearnerConfig, examples: Sequence[Example]) -> Encoded:
         """Examples as token indices of this state's vocabulary, and label indices."""
         return encode(config.tokenize(examples), self.vocabulary, self.labels or ())
+
+    def score(self, config: LearnerConfig, domain: Domain) -> float:
+        """The score on the test examples of a domain."""
+        assert self.model is not None
+        return self.model.score(self.encode(config, domain.test))
 
 
 @dataclass(frozen=True)

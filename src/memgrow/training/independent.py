@@ -1,0 +1,175 @@
+"""Independent domains: a model that is assembled from one part for each domain, and nothing else.
+
+Each part was trained from the original encoder with a seed of its own. Adding, importing and removing a domain all
+assemble the model anew, so that a model without a domain is, bit by bit, one that never saw it.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from memgrow.data.text import Vocabulary
+from memgrow.errors import ModelError, SettingsError, listed
+from memgrow.evaluation.calibration import Calibration, DomainCalibration
+from memgrow.evaluation.drift import DomainReference, Reference
+from memgrow.evaluation.history import AccuracyMatrix, History, Row, Stage
+from memgrow.methods.ema import EMA
+from memgrow.methods.lora import LoRA
+from memgrow.methods.memory import Memory
+from memgrow.models import Classifier
+from memgrow.models.domain_memory import INDEPENDENT, LABELS, DomainMemory, Entry, go_to_base
+from memgrow.nn.device import seeded
+from memgrow.training.settings import LearnerConfig, LearnerState
+
+
+@dataclass(frozen=True)
+class DomainPart:
+    """All that a model has of an independent domain."""
+
+    entry: Entry
+    labels: tuple[str, ...]  # in the order of the entry's head
+    stage: Stage
+    scores: Mapping[str, float] = field(default_factory=dict)  # of test sets after this stage
+    calibration: DomainCalibration | None = None
+    reference: DomainReference | None = None
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+
+def check_independent(config: LearnerConfig, state: LearnerState) -> None:
+    """Refuse settings and models that independent domains do not go with."""
+    if not config.model.is_pretrained or not config.method.keeps_memory:
+        raise SettingsError("independent domains need an encoder and a domain memory: use --method lora+memory")
+    if config.method.grows or not set(config.method.parts) <= {LoRA, EMA, Memory}:
+        raise SettingsError("independent domains go with lora+memory and finetune+memory: use one of them")
+    if state.model is not None and not is_independent(state):
+        raise SettingsError("this model's domains are not independent: start a new model for independent ones")
+
+
+def is_independent(state: LearnerState) -> bool:
+    memory = state.model.memory if isinstance(state.model, Classifier) else None
+    return memory is not None and memory.independent
+
+
+def parts_of(state: LearnerState) -> list[DomainPart]:
+    """The parts of a model with independent domains; none of a learner without a model."""
+    if not isinstance(state.model, Classifier) or state.model.memory is None:
+        return []
+    rows = state.history.matrix.rows
+    return [
+        DomainPart(
+            entry,
+            tuple((state.labels or ())[label] for label in entry.tensors[LABELS].tolist()),
+            stage,
+            row.scores,
+            state.calibration.domains.get(entry.name),
+            state.reference.domains.get(entry.name),
+        )
+        for entry, stage, row in zip(state.model.memory.entries(), state.history.stages, rows, strict=True)
+    ]
+
+
+def assemble(config: LearnerConfig, like: LearnerState, parts: Sequence[DomainPart]) -> LearnerState:
+    """The state of a learner with these domains; `like` has the original encoder and the kind of model."""
+    assert isinstance(like.model, Classifier)
+    assert like.model.memory is not None
+    base = like.model.memory.base
+    assert base is not None
+    labels: list[str] = []
+    for part in parts:
+        labels += sorted(set(part.labels).difference(labels))
+    with seeded(0, device=like.model.device):  # draws numbers, which are not used
+        model = type(like.model)(copy.deepcopy(base), len(labels)).to(like.model.device)
+    go_to_base(model, base)
+    entries = []
+    for part in parts:
+        own = torch.tensor([labels.index(label) for label in part.labels]).to(model.device)
+        entries.append(replace(part.entry, tensors={**part.entry.tensors, LABELS: own}))
+    model.memory = DomainMemory(entries, base, INDEPENDENT)
+    calibrated = {
+        part.name: replace(part.calibration, stage=number)
+        for number, part in enumerate(parts, 1)
+        if part.calibration is not None
+    }
+    temperature = fmean(one.temperature for one in calibrated.values()) if calibrated else 1.0
+    return LearnerState(
+        task=like.task,
+        labels=tuple(labels),
+        model=model,
+        vocabulary=Vocabulary(),
+        method_state=config.method.create(config.options),
+        history=History(
+            [part.stage for part in parts],
+            AccuracyMatrix(tuple(Row(part.stage.learned, dict(part.scores)) for part in parts)),
+            dict(like.history.baseline),
+            {part.name: part.labels for part in parts},
+        ),
+        calibration=Calibration(temperature, calibrated),
+        reference=Reference({part.name: part.reference for part in parts if part.reference is not None}),
+    )
+
+
+def without(config: LearnerConfig, state: LearnerState, name: str) -> LearnerState:
+    """The state without a domain. Of independent domains nothing of it is left; else traces are in later ones."""
+    known = state.history.domains
+    if name not in known:
+        raise ModelError(f"there is no domain {name!r}; there are {listed(known)}")
+    memory = state.model.memory if isinstance(state.model, Classifier) else None
+    if memory is None or name not in memory.names:
+        raise ModelError(f"this model has no entry for {name}: only domains of a domain memory can be removed")
+    if len(memory) == 1:
+        raise ModelError(f"{name} is the only domain: remove the model's folder")
+    number = memory.names.index(name)
+    if memory.independent:
+        parts = parts_of(state)
+        # Scores were measured with the domain from its stage on.
+        kept = [replace(one, scores=_other(one.scores, name) if i < number else {}) for i, one in enumerate(parts)]
+        found = assemble(config, state, [one for one in kept if one.name != name])
+        found.history.baseline = _other(found.history.baseline, name)
+        return found
+    return _without_chained(state, name, memory)
+
+
+def _without_chained(state: LearnerState, name: str, memory: DomainMemory) -> LearnerState:
+    if memory.names.count(name) > 1 or len(memory) != len(state.history.stages):
+        raise ModelError(f"{name} was learned more than once: it cannot be removed")
+    if memory.names[-1] == name:
+        raise ModelError(f"{name} is the newest domain, and the model's weights are its own: use `memgrow undo`")
+    number, labels = memory.names.index(name), state.labels or ()
+    used = {int(label) for one in memory.entries() if one.name != name for label in one.tensors[LABELS]}
+    method_state = copy.deepcopy(state.method_state)
+    # Statistics of a method have a row for each label as well: then labels stay.
+    kept = list(range(len(labels))) if method_state.state_dict() else sorted(used)
+    method_state.load_rows(_other(method_state.rows, name))
+    model = copy.deepcopy(state.model)
+    assert isinstance(model, Classifier)
+    model.memory = memory.without(name, kept, model.label_parameters)
+    model.keep_labels(kept)
+    history = copy.deepcopy(state.history)
+    del history.stages[number]
+    rows = [Row(row.learned, _other(row.scores, name)) for i, row in enumerate(history.matrix.rows) if i != number]
+    history.matrix, history.baseline = AccuracyMatrix(tuple(rows)), _other(history.baseline, name)
+    history.labels = _other(history.labels, name)
+    calibrated = {
+        one: replace(found, stage=found.stage - (found.stage > number + 1))
+        for one, found in _other(state.calibration.domains, name).items()
+    }
+    return replace(
+        state,
+        labels=tuple(labels[label] for label in kept),
+        model=model,
+        method_state=method_state,
+        history=history,
+        calibration=replace(state.calibration, domains=calibrated),
+        reference=Reference(_other(state.reference.domains, name)),
+    )
+
+
+def _other(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
