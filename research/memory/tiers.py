@@ -35,7 +35,7 @@ TIE = 0.3
 
 def stream_of(name: str, data: Path, seed: int) -> Stream:
     """A stream with fewer rows than `streams.STREAMS` has."""
-    name, rows = name.removesuffix(LSTM), 400 if name.endswith(LSTM) else 600
+    name, rows = name.removesuffix(LSTM), 400
     if name == "demo":
         return synthetic_stream(seed=seed)
     if name.startswith("sentiment"):
@@ -46,7 +46,7 @@ def stream_of(name: str, data: Path, seed: int) -> Stream:
     elif name == "intents":
         cut = list(streams.intents(data, 2, seed, 20))
     elif name == "genres":
-        cut = list(streams.genres(data, seed, 600))
+        cut = list(streams.genres(data, seed, 400))
     else:
         named = {"six": streams.SIX_REVIEWS, "mixed": streams.MIXED_REVIEWS, "five": streams.FIVE_REVIEWS}
         cut = list(streams.reviews(data, named.get(name.split("-")[0], streams.FIVE_REVIEWS), seed, rows))

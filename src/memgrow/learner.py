@@ -43,6 +43,7 @@ from memgrow.training.checks import (
     labels_in,
     weak_scores,
 )
+from memgrow.training.independent import without
 from memgrow.training.progress import Progress, find_progress, warn
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import (
@@ -255,6 +256,27 @@ class Learner:
             raise SettingsError(f"{spec.name} would drop this model's domain memory: use {spec.name}+memory")
         self.config = replace(self.config, method=spec, options=options)
         self.state = replace(self.state, method_state=method_state)
+
+    def remove_domain(self, name: str) -> None:
+        """Take a domain out of the domain memory, with its labels and statistics.
+
+        Of independent domains nothing is left: the model is, bit by bit, one that never saw the domain. Else traces
+        stay in the weights of later domains. Save it with overwrite=True: earlier versions with the domain go, too.
+        """
+        self.state = without(self.config, self.state, name)
+
+    def export_domain(self, name: str, path: str | Path) -> None:
+        """Write an independent domain as a file."""
+        from memgrow.storage.domain_file import export_domain
+
+        export_domain(self.config, self.state, name, path)
+
+    def import_domain(self, path: str | Path) -> str:
+        """Take in an independent domain that a model with the same encoder exported; returns its name."""
+        from memgrow.storage.domain_file import import_domain
+
+        self.state, name = import_domain(self.config, self.state, path)
+        return name
 
     def _find_vectors(self, given: str | Path | None, progress: Progress) -> str | Path | None:
         """The file of word vectors that is given, or else that of earlier domains."""

@@ -162,7 +162,7 @@ def test_watch_reads_a_stream_of_texts(memgrow, jsonl, tmp_path):
     assert json.loads(last)["due"] is True
 
 
-# inspect, undo, verify, export, methods
+# inspect, undo, export, methods
 
 
 def test_inspect_shows_history_versions_and_attention(memgrow, made):
@@ -183,12 +183,12 @@ def test_undo_takes_back_the_last_domain(memgrow, model, data):
 
 
 def test_verify_finds_a_changed_byte(memgrow, model):
-    assert "intact" in memgrow.done("verify", model)
+    assert "intact" in memgrow.done("inspect", model, "--verify")
     weights = max(model.rglob("*.safetensors"), key=lambda path: (path.stat().st_size, str(path)))
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    result = memgrow("verify", model)
+    result = memgrow("inspect", model, "--verify")
     assert result.exit_code == 1
     assert weights.name in result.stdout
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "evaluate": "evaluate model kitchen.jsonl harbour.jsonl",
     "inspect": "inspect model",
     "inspect-text": "inspect model a-fine-pan",
-    "verify": "verify model",
+    "verify": "inspect model --verify",
     "watch": "watch model asked.jsonl",
     "report": "report model kitchen.jsonl harbour.jsonl -o page.html",
     "undo": "undo model",

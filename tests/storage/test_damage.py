@@ -1,4 +1,4 @@
-"""Damaged and foreign folders are refused with one line, by `load` and by `verify`."""
+"""Damaged and foreign folders are refused with one line, by `load` and by `inspect --verify`."""
 
 import json
 import os

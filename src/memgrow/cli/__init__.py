@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from memgrow import __version__
-from memgrow.cli import adapt, compare, evaluate, fetch, model, predict, report, serve
+from memgrow.cli import adapt, compare, domain, evaluate, fetch, model, predict, report, serve
 from memgrow.cli.app import EXIT_CODES, REMOVED_COMMANDS, Application, Command, run
 from memgrow.errors import SettingsError
 
 NAME = "memgrow"
 GROUPS: dict[str, dict[str, Callable[..., None] | None]] = {
-    "Learn": {"adapt": adapt.adapt, "undo": model.undo, "verify": model.verify},
+    "Learn": {"adapt": adapt.adapt, "undo": model.undo, "domain": None},
     "Use": {
         "predict": predict.predict,
         "chat": predict.chat,
@@ -24,8 +24,8 @@ GROUPS: dict[str, dict[str, Callable[..., None] | None]] = {
         "export": model.export,
     },
     "Compare": {"report": report.report, "compare": compare.compare, "demo": compare.demo, "methods": model.methods},
-    "Set up": {"data": None, "encoder": None},  # groups of FETCH
-}
+    "Set up": {"data": None, "encoder": None},
+}  # None: a group of commands, see below
 FETCHED = {"data": ("public corpora", "sentiment"), "encoder": ("pretrained encoders", "minilm")}  # with an example
 FETCH: dict[str, Callable[..., None]] = {"get": fetch.get, "list": fetch.list_all, "where": fetch.where}
 
@@ -53,6 +53,11 @@ for _group, _commands in GROUPS.items():
     for _name, _command in _commands.items():
         if _command is not None:
             app.command(_name, cls=Command, rich_help_panel=_group)(_command)
+_about = _help("Export, import and remove domains of a domain memory.", "domain", "remove", "model/", "books")
+_domain = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=_about)
+for _word, _action in domain.ACTIONS.items():
+    _domain.command(_word, cls=Command)(_action)
+app.add_typer(_domain, name="domain", rich_help_panel="Learn")
 for _name, (_what, _one) in FETCHED.items():
     _about = _help(f"Fetch {_what}.", _name, "get", _one)
     _fetched = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=_about)

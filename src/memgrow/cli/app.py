@@ -146,21 +146,22 @@ def note_cut_texts(cut: int, learner: "Learner") -> None:
 
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 an internal error, or a damaged model (verify); 2 a mistake, explained in one sentence; "
-    "3 a domain was not kept (--max-forgetting); 130 Ctrl-C; 141 broken pipe; 143 SIGTERM."
+    "Exit codes: 0 done; 1 an internal error, or a damaged model (inspect --verify); 2 a mistake, explained in one "
+    "sentence; 3 a domain was not kept (--max-forgetting); 130 Ctrl-C; 141 broken pipe; 143 SIGTERM."
 )
 USER_ERROR, FORGOT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 3, 130, 141, 143
 RESUMABLE = ("adapt", "compare", "data", "encoder")
 
 # Each says for one release what to use instead.
 REMOVED_COMMANDS = {
+    "verify": "use memgrow inspect MODEL --verify",
     "history": "use memgrow inspect MODEL",
     "doctor": "use memgrow --version",
     "recipes": "--recipe takes small, small-dialogue, demo or a YAML file of settings",
     "tune": "use scikit-learn's search with memgrow.sklearn.MemgrowClassifier",
     "prune": "slots are no longer pruned; train a model with fewer slots (--set slots=N)",
-    "export-domain": "domain files are gone until the domain memory replaces them",
-    "import-domain": "domain files are gone until the domain memory replaces them",
+    "export-domain": "use memgrow domain export MODEL NAME FILE",
+    "import-domain": "use memgrow domain import MODEL FILE",
     "paper": "run python -m research.paper in a checkout of the repository",
     "theorem": "run python -m research.theorem in a checkout of the repository",
 }

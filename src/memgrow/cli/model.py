@@ -1,4 +1,4 @@
-"""`memgrow inspect`, `undo`, `verify`, `export` and `methods`."""
+"""`memgrow inspect`, `undo`, `export` and `methods`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,9 @@ EXPORTS = {
 def inspect(
     model: opt.Model,
     texts: opt.Texts = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only check that every file is as it was written, and that it loads.")
+    ] = False,
     as_json: opt.AsJson = False,
     device: opt.Device = "auto",
 ) -> None:
@@ -26,6 +29,9 @@ def inspect(
 
     Example: memgrow inspect model/ "a quiet, moving book"
     """
+    if verify:
+        _verify(model, as_json)
+        return
     from memgrow.data.inputs import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import attention_by_bank, unknown_words
@@ -93,11 +99,7 @@ def undo(
     say(f"You can go back further, to stage {further}." if further else "No earlier version is kept.")
 
 
-def verify(model: opt.Model, as_json: opt.AsJson = False) -> None:
-    """Check that every file of a model is as it was written, and that it loads.
-
-    Example: memgrow verify model/
-    """
+def _verify(model: Path, as_json: bool) -> None:
     from memgrow.storage.checkpoint import find_faults
     from memgrow.storage.versions import list_versions
 

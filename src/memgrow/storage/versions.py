@@ -132,7 +132,7 @@ def _list_versions(folder: ModelFolder) -> list[SavedVersion]:
 def newest_history(path: str | Path, versions: Sequence[SavedVersion]) -> History:
     """The history of the current version of these; a ModelError if it is damaged."""
     if versions[0].history is None:
-        raise ModelError(f"{path} is damaged: `memgrow verify` says what is wrong, `memgrow undo` goes back")
+        raise ModelError(f"{path} is damaged: `memgrow inspect --verify` says what is wrong, `memgrow undo` goes back")
     return versions[0].history
 
 

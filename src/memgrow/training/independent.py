@@ -90,7 +90,8 @@ def assemble(config: LearnerConfig, like: LearnerState, parts: Sequence[DomainPa
     entries = []
     for part in parts:
         own = torch.tensor([labels.index(label) for label in part.labels]).to(model.device)
-        entries.append(replace(part.entry, tensors={**part.entry.tensors, LABELS: own}))
+        tensors = dict(sorted({**part.entry.tensors, LABELS: own}.items()))  # as a file has them
+        entries.append(replace(part.entry, tensors=tensors))
     model.memory = DomainMemory(entries, base, INDEPENDENT)
     calibrated = {
         part.name: replace(part.calibration, stage=number)

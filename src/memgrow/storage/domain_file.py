@@ -1,0 +1,143 @@
+"""An independent domain as a file: safetensors with the entry's key and value, and JSON for all else."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from memgrow.data.disk import atomic_write, load_tensors, pack_json, read_metadata
+from memgrow.errors import ModelError, brief
+from memgrow.evaluation.calibration import Calibration
+from memgrow.evaluation.drift import Reference
+from memgrow.evaluation.history import Stage
+from memgrow.models import Classifier
+from memgrow.models.domain_memory import DOWN, LABELS, UP, Entry
+from memgrow.models.router import KEY, TEXTS, VARIANCE
+from memgrow.storage.checkpoint import DAMAGED, check_types
+from memgrow.storage.folder import writing
+from memgrow.training.independent import DomainPart, assemble, is_independent, parts_of
+from memgrow.training.settings import LearnerConfig, LearnerState
+
+FORMAT, ABOUT = 1, "memgrow"
+
+
+def export_domain(config: LearnerConfig, state: LearnerState, name: str, path: str | Path) -> None:
+    """Write an independent domain as a file."""
+    part = next((one for one in _independent_parts(state) if one.name == name), None)
+    if part is None:
+        raise ModelError(f"there is no domain {name!r}; there are {', '.join(state.history.domains)}")
+    about = {
+        "format": FORMAT,
+        "base": _base_of(config, state),
+        "name": name,
+        "labels": part.labels,
+        "blocks": part.entry.blocks,
+        "encoder": part.entry.shape,
+        "stage": part.stage.to_json(),
+        "calibration": Calibration(domains={name: part.calibration} if part.calibration else {}).to_json(),
+        "reference": Reference({name: part.reference} if part.reference else {}).to_json(),
+    }
+    tensors = {key: tensor.cpu().contiguous() for key, tensor in part.entry.tensors.items() if key != LABELS}
+    with writing(Path(path)):
+        atomic_write(path, save(tensors, {ABOUT: json.dumps({"sha256": _digest(about, tensors), "about": about})}))
+
+
+def import_domain(config: LearnerConfig, state: LearnerState, path: str | Path) -> tuple[LearnerState, str]:
+    """The state with the domain of a file, and the domain's name."""
+    parts = _independent_parts(state)
+    part = _read_part(config, state, Path(path))
+    if part.name in state.history.domains:
+        raise ModelError(f"this model has a domain {part.name} already: remove it first (memgrow domain remove)")
+    return assemble(config, state, [*parts, part]), part.name
+
+
+def _independent_parts(state: LearnerState) -> list[DomainPart]:
+    if not is_independent(state):
+        raise ModelError(
+            "only independent domains are files, and this model has none: train one with --method lora+memory "
+            "--set independent=true"
+        )
+    return parts_of(state)
+
+
+def _base_of(config: LearnerConfig, state: LearnerState) -> dict[str, Any]:
+    """What two models must have in common for an entry to be read by both."""
+    assert isinstance(state.model, Classifier)
+    settings = config.model.to_json()
+    names = ("weights", "pooling", "pairs", "perceptron")
+    width = next(state.model.memory.entries()).tensors[KEY].shape[1] if state.model.memory is not None else 0
+    return {"task": state.task, "width": width, **{name: settings.get(name) for name in names}}
+
+
+def _read_part(config: LearnerConfig, state: LearnerState, path: Path) -> DomainPart:
+    if not path.is_file():
+        raise ModelError(f"{path} is not a file: check the name")
+    damaged = f"{path} is not a domain that memgrow exported, or is damaged: export it again"
+    try:
+        tensors, stored = load_tensors(path), json.loads(read_metadata(path)[ABOUT])
+        about = stored["about"]
+        if about["format"] != FORMAT:
+            raise ModelError(f"{path} was exported by another memgrow (format {about['format']}): export it again")
+        if stored["sha256"] != _digest(about, tensors):
+            raise ModelError(damaged)
+        expected = _base_of(config, state)
+        if differing := [name for name, value in expected.items() if about["base"].get(name) != value]:
+            name = "encoder" if differing[0] == "weights" else differing[0]
+            raise ModelError(f"{path} was learned on another {name} than this model's: only the same encoder reads it")
+        name, labels = about["name"], tuple(about["labels"])
+        calibration, reference = Calibration.from_json(about["calibration"]), Reference.from_json(about["reference"])
+        part = DomainPart(
+            Entry(name, tuple(about["blocks"]), about["encoder"], 0.0, {**tensors, LABELS: torch.arange(len(labels))}),
+            labels,
+            Stage.from_json(about["stage"]),
+            {},
+            calibration.domains.get(name),
+            reference.domains.get(name),
+        )
+        check_types(str(path), part.stage, calibration, reference)
+        _check_tensors(state, part)
+    except (ModelError, OSError):
+        raise
+    except DAMAGED as error:
+        raise ModelError(f"{damaged} ({brief(error)})") from error
+    return part
+
+
+def _check_tensors(state: LearnerState, part: DomainPart) -> None:
+    """Refuse tensors that do not fit the model, or labels and a stage that are not of this domain."""
+    assert isinstance(state.model, Classifier)
+    assert state.model.memory is not None
+    model, tensors = state.model, part.entry.tensors
+    if part.stage.learned != (part.name,) or sum(part.entry.blocks) != len(set(part.labels)) != 0:
+        raise ValueError("labels or stage")
+    groups, width = tensors[KEY].shape
+    expected = {KEY: (groups, width), VARIANCE: (1,), TEXTS: (groups,), LABELS: (len(part.labels),)}
+    shapes = {name: tuple(one.shape) for name, one in model.state_dict().items() if not name.startswith("memory.")}
+    for name in model.label_parameters:
+        shapes[name] = (len(part.labels), *shapes[name][1:])
+    heads = {name for name in shapes if name.startswith("heads.")}
+    if missing := (heads | expected.keys()) - tensors.keys():
+        raise ValueError(f"{min(missing)} is missing")
+    for name, tensor in tensors.items():
+        whole = shapes.get(name.removesuffix(UP).removesuffix(DOWN), ())
+        rank = tensor.shape[1] if name.endswith(UP) else tensor.shape[0]
+        fits = (whole[0], rank) if name.endswith(UP) else (rank, whole[-1]) if name.endswith(DOWN) else whole
+        kind = torch.int64 if name in (TEXTS, LABELS) else torch.float32
+        if tuple(tensor.shape) != expected.get(name, fits) or tensor.dtype != kind or not tensor.isfinite().all():
+            raise ValueError(f"{name} does not fit")
+    for name in [name for name in tensors if name.endswith(UP)]:
+        if tensors[name].shape[1] != tensors[name.removesuffix(UP) + DOWN].shape[0]:
+            raise ValueError(f"{name} does not fit")
+
+
+def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    found = hashlib.sha256(pack_json(json.loads(json.dumps(about, sort_keys=True))))
+    for name in sorted(tensors.keys() - {LABELS}):
+        found.update(f"{name} {tensors[name].dtype} {[*tensors[name].shape]}".encode())
+        found.update(tensors[name].cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
