@@ -168,7 +168,7 @@ def run(name: str, data: Path | None) -> None:
             together.learn(stream)
             ceilings[seed] = round(100 * fmean(together.evaluate(stream).values()), 2)
         figures["validation"] = known  # before and after each domain, and the majority class
-        figures["conflicts"] = [bool(stage.note.get("conflicts")) for stage in learner.history.stages]
+        figures["carried"] = [stage.note["carried"] for stage in learner.history.stages]
         figures |= {"multi-task": ceilings[seed], "forgetting": round(100 * (forgotten or 0.0), 2)}
         runs.append({"order": order, "seed": seed, **figures, "seconds": round(time.monotonic() - began)})
         print(runs[-1], flush=True)

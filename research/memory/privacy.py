@@ -10,6 +10,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,20 +24,21 @@ from memgrow import Learner
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, encode, tokenize_examples
 from memgrow.data.text import Vocabulary, store_words, tokenize
-from memgrow.evaluation.drift import ALPHA, EXACT_TEXTS, FEATURES, MIN_TEXTS, judge, summarize, text_features
+from memgrow.evaluation.drift import ALPHA, EXACT_TEXTS, MIN_TEXTS, judge, summarize, text_features
 from memgrow.models import PretrainedEncoder, PretrainedSettings
-from memgrow.models.domain_memory import (
+from memgrow.models.hub import find_encoder
+from memgrow.models.router import (
     BUCKETS,
     KEY,
     LEAST_GROUP,
-    TEXTS,
     VARIANCE,
     buckets_of,
     features,
     gaussian_key,
+    private_key,
+    scores_by_vectors,
     token_counts,
 )
-from memgrow.models.hub import find_encoder
 
 RESULT = Path(__file__).parents[2] / "results" / "privacy.json"
 SIZES, DRAWS, BACKGROUND = (30, 100, 300, 1000), 20, 3000
@@ -109,9 +111,9 @@ def drift(pool: Pool, members: list[int], candidates: list[int], background: lis
     return {"kernel": given @ mean, "likelihood ratio": fisher(given, mean, pool.features[background])}
 
 
-def key_of(pool: Pool, members: list[int], vectors: Tensor) -> dict[str, Tensor]:
-    texts = [((index,),) for index in members]  # all are distinct
-    return gaussian_key(Encoded(texts, pool.numbers[members].tolist()), vectors[members])
+def as_encoded(indices: Sequence[int], labels: Sequence[int]) -> Encoded:
+    """Texts that are told apart by their indices."""
+    return Encoded([((index,),) for index in indices], list(labels))
 
 
 def by_key(key: Mapping[str, Tensor], given: Tensor, others: Tensor) -> Scores:
@@ -126,8 +128,14 @@ def by_key(key: Mapping[str, Tensor], given: Tensor, others: Tensor) -> Scores:
     }
 
 
-def gaussians(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
-    return by_key(key_of(pool, members, pool.vectors), pool.vectors[candidates], pool.vectors[background])
+def by_label(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+    key = gaussian_key(as_encoded(members, pool.numbers[members].tolist()), pool.vectors[members])
+    return by_key(key, pool.vectors[candidates], pool.vectors[background])
+
+
+def private(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+    key = private_key(as_encoded(members, [0] * len(members)), pool.vectors[members])
+    return by_key(key, pool.vectors[candidates], pool.vectors[background])
 
 
 def stored_vocabulary(pool: Pool, members: list[int]) -> Vocabulary:
@@ -168,7 +176,13 @@ def vocabulary(pool: Pool, members: list[int], candidates: list[int], background
 
 
 Attack = Callable[[Pool, list[int], list[int], list[int]], Scores]
-STATISTICS: dict[str, Attack] = {"drift": drift, "gaussians": gaussians, "counts": counts, "vocabulary": vocabulary}
+STATISTICS: dict[str, Attack] = {
+    "drift": drift,
+    "label": by_label,
+    "private": private,
+    "counts": counts,
+    "vocabulary": vocabulary,
+}
 
 
 def membership(pool: Pool, attack: Attack, size: int) -> dict[str, float]:
@@ -222,15 +236,18 @@ def inverted_drift(pool: Pool, members: list[int], background: list[int], words:
     return {"stored": search(torch.tensor(summary.mean, dtype=torch.double)), "if each row counted": search(every)}
 
 
-def inverted_gaussians(pool: Pool, members: list[int], background: list[int], words: Sequence[str]) -> dict[str, int]:
+def inverted_keys(
+    pool: Pool, members: list[int], background: list[int], words: Sequence[str], is_private: bool = False
+) -> dict[str, int]:
     """One label has the text and as few others as a mean may have; the attacker has a short list of words."""
     chosen = [*words[-ENCODER_WORDS + len(SECRET) :], *SECRET]
     secret = pool.encoded_vectors([Example(" ".join(SECRET))]).double()
     few = pool.vectors[members[: LEAST_GROUP - 1]]
     vectors = torch.cat([pool.vectors[members], few, secret.expand(COPIES, -1)])
-    texts = [((index,),) for index in (*range(len(members) + LEAST_GROUP - 1), *[-1] * COPIES)]
-    labels = [0] * len(members) + [1] * (len(texts) - len(members))
-    own = gaussian_key(Encoded(texts, labels), vectors)[KEY][1].double()
+    data = as_encoded(
+        [*range(len(members) + LEAST_GROUP - 1), *[-1] * COPIES], [0] * len(members) + [1] * (LEAST_GROUP - 1 + COPIES)
+    )
+    own = (private_key if is_private else gaussian_key)(data, vectors)[KEY][-1].double()
     every = vectors[len(members) :].mean(0)
     root, centre = whitening(pool.vectors[background].T.cov()), pool.vectors[background].mean(0)
 
@@ -270,45 +287,26 @@ def inverted_counts(pool: Pool, members: list[int], background: list[int], words
     return {"stored": search(stored.double()), "if each row counted": search(torch.from_numpy(every))}
 
 
-INVERTED = {"drift": inverted_drift, "gaussians": inverted_gaussians, "counts": inverted_counts}
+INVERTED = {
+    "drift": inverted_drift,
+    "label": inverted_keys,
+    "private": partial(inverted_keys, is_private=True),
+    "counts": inverted_counts,
+}
 
 
-# What less costs: other keys of an encoder's domains
+# What less costs: routing by the keys of an encoder's domains
 
 
-def routed(domains: Sequence[tuple[list[int], Tensor, Tensor]], size: int, noise: bool) -> float:
+def routed(domains: Sequence[tuple[list[int], Tensor, Tensor]], size: int, is_private: bool) -> float:
     """The share of test texts that find their domain, by keys of so many training texts."""
-    means, variances = [], []
+    keys = []
     for number, (labels, vectors, _) in enumerate(domains):
         chosen = random.Random(f"{number} {size}").sample(range(len(labels)), size)
-        encoded = Encoded([((index,),) for index in chosen], [0 if noise else labels[index] for index in chosen])
-        key = gaussian_key(encoded, vectors[chosen])
-        key = with_noise(key, vectors[chosen].std(0).mean(), number) if noise else key
-        means.append(key[KEY].double())
-        variances.append(float(key[VARIANCE]))
-    right = []
-    for number, (_, _, tests) in enumerate(domains):
-        near = [-0.5 / fmean(variances) * torch.cdist(tests, one) ** 2 for one in means]
-        scores = torch.stack([one.logsumexp(1) - np.log(one.shape[1]) for one in near], 1)
-        right.append(float((scores.argmax(1) == number).double().mean()))
-    return fmean(right)
-
-
-def with_noise(key: Mapping[str, Tensor], deviation: Tensor, seed: int) -> dict[str, Tensor]:
-    """As much noise as `evaluation.drift` adds, for vectors of that width."""
-    means, counts = key[KEY].double(), key[TEXTS].double()
-    exact = EXACT_TEXTS * means.shape[1] / FEATURES
-    variance = (1 / (counts * (counts / exact).clamp(max=1)) - 1 / counts).clamp(min=0)
-    drawn = torch.randn(means.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
-    return {**key, KEY: means + drawn * deviation * variance.sqrt()[:, None]}
-
-
-def noisy(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
-    """An attack on keys with one mean and noise."""
-    texts = [((index,),) for index in members]
-    key = gaussian_key(Encoded(texts, [0] * len(members)), pool.vectors[members])
-    key = with_noise(key, pool.vectors[members].std(0).mean(), members[0])
-    return by_key(key, pool.vectors[candidates], pool.vectors[background])
+        data = as_encoded(chosen, [labels[index] for index in chosen])
+        keys.append((private_key if is_private else gaussian_key)(data, vectors[chosen]))
+    right = [(scores_by_vectors(one[2], keys).argmax(1) == number).double() for number, one in enumerate(domains)]
+    return fmean(float(one.mean()) for one in right)
 
 
 def noticed(texts: Sequence[Sequence[Example]], size: int, exact: int) -> float:
@@ -351,11 +349,11 @@ def main() -> None:
             found[name]["words_found"] = INVERTED[name](pool, members, background, words)
         print(name, json.dumps(found[name]), flush=True)
     keys: dict[str, Any] = {}
-    for name, attack, noise in (("as stored", gaussians, False), ("one mean, with noise", noisy, True)):
+    for name in ("label", "private"):
         keys[name] = {
             str(size): {
-                "auc": max(membership(pool, attack, size).values()),
-                "routed": round(routed(domains, size, noise), 3),
+                "auc": max(found[name]["auc"][str(size)].values()),
+                "routed": round(routed(domains, size, name == "private"), 3),
             }
             for size in SIZES[:3]
         }

@@ -20,7 +20,7 @@ from memgrow import Learner
 from memgrow.data import Example
 from memgrow.data.batches import collate, token_mask
 from memgrow.models import PretrainedEncoder
-from memgrow.models.domain_memory import SMOOTHING, buckets_of, token_counts
+from memgrow.models.router import SMOOTHING, buckets_of, token_counts
 
 RESULTS = Path(__file__).parents[2] / "results" / "memory"
 REVIEWS = ("apparel", "baby", "health_personal_care", "dvd", "kitchen_housewares", "sports_outdoors")

@@ -17,7 +17,8 @@ import torch
 
 from memgrow import Learner, TrainingSettings
 from memgrow.data import Stream
-from memgrow.models.domain_memory import KEY, DomainMemory
+from memgrow.models.domain_memory import DomainMemory
+from memgrow.models.router import KEY
 from research.memory.__main__ import RESULTS, intents
 
 TEXTS, ROUNDS, COUNTS = 64, 7, (2, 10, 100)

@@ -27,7 +27,7 @@ from memgrow.methods import METHODS
 from memgrow.methods.base import FinishedDomain, Method, Trainable, everything
 from memgrow.methods.registry import MethodSpec, find_method
 from memgrow.models import Classifier, Model, PretrainedEncoder
-from memgrow.models.domain_memory import features, gaussian_key
+from memgrow.models.router import features, gaussian_key
 from research.common.pool import Job, file_of, run_jobs
 from research.memory.streams import STREAMS, stream_of
 

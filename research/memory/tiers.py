@@ -11,6 +11,7 @@ entry, how many the newest weights, the entry, and the mean of both answer right
 import argparse
 import json
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -76,8 +77,10 @@ def counts(learner: Learner, domain: Domain) -> dict[str, Any]:
         last = newest[rows].softmax(-1)
         entry = memory.logits(model, data.some(rows.tolist()), memory.names[number]).softmax(-1)
         answers = {"last": last, "entry": entry, "mean": last + entry}
-        right = {name: int((one.argmax(-1) == labels[rows]).sum()) for name, one in answers.items()}
-        found[str(number)] = {"texts": len(rows), **right}
+        right = {name: one.argmax(-1) == labels[rows] for name, one in answers.items()}
+        patterns = Counter("".join(map(str, one)) for one in torch.stack([*right.values()], 1).int().tolist())
+        found[str(number)] = {"texts": len(rows), **{name: int(one.sum()) for name, one in right.items()}}
+        found[str(number)]["patterns"] = dict(sorted(patterns.items()))  # of texts: last, entry, mean right
     told = model.logits(data, domain.name).argmax(-1)
     return {"texts": len(data), "told": int((told == labels).sum()), "entries": found}
 

@@ -228,9 +228,15 @@ def _grow(
             f"{stage.name}: {found} of {len(new_words)} new words have a vector in {Path(vectors).name}"
         )
     if old is None:
-        sizes = {"labels": len(stage.labels), "domain": stage.name}
-        model = build(stage.task, settings, len(vocabulary), **sizes, files=config.encoder, base=options.base)
-        model = model.to(options.device)
+        model = build(
+            stage.task,
+            settings,
+            len(vocabulary),
+            labels=len(stage.labels),
+            domain=stage.name,
+            files=config.encoder,
+            base=options.base,
+        ).to(options.device)
         if model.word_vectors is not None:
             with torch.no_grad():
                 model.word_vectors.weight[len(vocabulary) - words.stored :] = rows.to(options.device)
