@@ -20,7 +20,8 @@ def tiny(tmp_path: Path) -> Path:
 def test_commands_export_import_and_remove(memgrow: Any, tiny: Path, tmp_path: Path) -> None:
     model, file, (first, second, third) = tmp_path / "model", tmp_path / "domain", stream()
     create(tiny).learn(stream(), folder=model, keep_versions=5)
-    memgrow.done("domain", "export", model, second.name, file)
+    exported = json.loads(memgrow.done("domain", "export", model, second.name, file, "--json"))
+    assert exported["bytes"] == file.stat().st_size
     assert "never saw it" in memgrow.done("domain", "remove", model, second.name)
     kept = json.loads(memgrow.done("inspect", model, "--json"))["versions"]
     assert [one["stage"] for one in kept] == [2, 1]  # no version that has the domain
@@ -33,6 +34,6 @@ def test_commands_export_import_and_remove(memgrow: Any, tiny: Path, tmp_path: P
     assert "no longer exists" in memgrow.refused("verify", model)
     chained = tmp_path / "chained"
     create(tiny, independent=False).learn(stream()[:2], folder=chained)
-    assert "Traces" in memgrow.done("domain", "remove", chained, first.name)
+    assert json.loads(memgrow.done("domain", "remove", chained, first.name, "--json"))["leaves_traces"]
     with pytest.raises(ModelError):
         Learner.load(chained).for_domain(first.name)

@@ -16,7 +16,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.models.domain_memory import LOW, DomainMemory, Entry, carried_over
-from memgrow.models.router import BUCKETS, LEAST_GROUP, LEAST_TEXTS, gaussian_key, token_counts
+from memgrow.models.router import BUCKETS, LEAST_GROUP, LEAST_TEXTS, gaussian_key, private_key, token_counts
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.storage.versions import undo
 from memgrow.training.settings import TrainingSettings
@@ -156,8 +156,10 @@ def test_what_a_memory_does_not_go_with_is_refused(tiny: Path, tmp_path: Path) -
             Learner.create(name)
 
 
-def test_a_hub_folder_holds_the_memory(tmp_path: Path) -> None:
-    learner, domains = create("finetune+vocab+memory"), stream(2)
+@pytest.mark.parametrize("independent", [False, True])
+def test_a_hub_folder_holds_the_memory(tmp_path: Path, tiny: Path, independent: bool) -> None:
+    learner, domains = create("finetune+memory", tiny) if independent else create("finetune+vocab+memory"), stream(2)
+    learner.use(learner.method.name, MethodSettings(independent=independent))
     learner.learn(domains)
     export_huggingface(learner, tmp_path / "hub")
     texts = domains[0].test
@@ -255,3 +257,30 @@ def test_a_mean_of_few_texts_is_not_kept(tiny: Path) -> None:
     assert int(key["texts"].min()) >= LEAST_GROUP
     repeated = gaussian_key(data.some([*range(len(data)), *[0] * 50]), torch.cat([vectors, vectors[:1].repeat(50, 1)]))
     torch.testing.assert_close(repeated["key"], gaussian_key(data, vectors)["key"])
+
+
+def test_a_private_key_hides_each_text(tiny: Path) -> None:
+    learner = create("finetune+memory", tiny)
+    learner.adapt(stream(1)[0])
+    data = learner.encode(stream(1)[0].train)
+    vectors = torch.randn(len(data), 100)
+    key = private_key(data, vectors)
+    assert key["key"].shape == (1, 100)
+    repeated = private_key(data.some([*range(len(data)), *[0] * 50]), torch.cat([vectors, vectors[:1].repeat(50, 1)]))
+    torch.testing.assert_close(repeated["key"], key["key"])  # the noise is the same for the same texts
+    noise = key["key"] - vectors.mean(0)
+    part = vectors[0].norm() / len(data)  # what a single text adds to the mean
+    assert noise.norm() > part / 2
+    many = Encoded([((number,),) for number in range(60)], [0] * 60, False)  # so many need none
+    exact = torch.randn(60, 6)
+    torch.testing.assert_close(private_key(many, exact)["key"][0], exact.mean(0))
+
+
+def test_private_keys_route_texts(tiny: Path) -> None:
+    learner, domains = create("finetune+memory", tiny), stream(2)
+    learner.use("finetune+memory", replace(learner.options, keys="private"))
+    learner.learn(domains)
+    memory = learner.classifier().memory
+    assert memory is not None
+    assert all(entry.tensors["key"].shape[0] == 1 for entry in memory.entries())
+    assert all(sum(route.values()) == pytest.approx(1) for route in learner.route(domains[0].test))

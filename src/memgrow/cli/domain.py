@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import say
+from memgrow.cli.app import say, write_json
 from memgrow.errors import ModelError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _changing(model: Path) -> "Iterator[Learner]":
         learner.save(model, overwrite=True)
 
 
-def export(model: opt.Model, name: Name, file: File) -> None:
+def export(model: opt.Model, name: Name, file: File, as_json: opt.AsJson = False) -> None:
     """Write an independent domain as a file, for other models with the same encoder.
 
     Example: memgrow domain export model/ books books.safetensors
@@ -45,20 +45,24 @@ def export(model: opt.Model, name: Name, file: File) -> None:
 
     check_output(file)
     Learner.load(model, "cpu").export_domain(name, file)
+    if as_json:
+        write_json({"domain": name, "file": str(file), "bytes": file.stat().st_size})
     say(f"{file} has the domain {name} ({in_bytes(file.stat().st_size)}).", soft_wrap=True)
 
 
-def take_in(model: opt.Model, file: File) -> None:
+def take_in(model: opt.Model, file: File, as_json: opt.AsJson = False) -> None:
     """Take in a domain that a model with the same encoder exported.
 
     Example: memgrow domain import model/ books.safetensors
     """
     with _changing(model) as learner:
         name = learner.import_domain(file)
+    if as_json:
+        write_json({"domain": name, "domains": learner.history.domains})
     say(f"{model} has learned {name} from {file}.", soft_wrap=True)
 
 
-def remove(model: opt.Model, name: Name) -> None:
+def remove(model: opt.Model, name: Name, as_json: opt.AsJson = False) -> None:
     """Remove a domain, with its labels and statistics. Earlier versions that have it are removed, too.
 
     Example: memgrow domain remove model/ books
@@ -66,8 +70,11 @@ def remove(model: opt.Model, name: Name) -> None:
     with _changing(model) as learner:
         memory = learner.classifier().memory
         learner.remove_domain(name)
+    leaves_traces = memory is None or not memory.independent
+    if as_json:
+        write_json({"domain": name, "domains": learner.history.domains, "leaves_traces": leaves_traces})
     say(f"Removed from {model}: {name}.", soft_wrap=True)
-    if memory is not None and memory.independent:
+    if not leaves_traces:
         say("Nothing of it is left: the model is one that never saw it.")
     else:
         say("Traces of it remain in the weights of later domains: only independent domains leave none.")
