@@ -13,6 +13,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -32,6 +33,8 @@ TEST, WORDS = 400, 64  # test rows of a domain, and word pieces of a text
 CHOOSE, CHECK = ("demo", "six-reviews", "mixed-reviews", "banking"), ("sentiment", "five-reviews", "genres", "intents")
 LOW, HIGH, ERRORS = (0.5, 0.6, 0.7, 0.8), (0.0, 0.8, 0.85, 0.9, 0.95, 9.0), (0.0, 1.0)
 TIE = 0.3
+
+Rule = tuple[float, float, float]  # low, high, standard errors
 
 
 def stream_of(name: str, data: Path, seed: int) -> Stream:
@@ -120,21 +123,104 @@ def carried(one: dict[str, Any], errors: float) -> list[float]:
     return [min(shares[number + 1 :], default=1.0) for number in range(len(shares))]
 
 
-def accuracy(one: dict[str, Any], low: float, high: float, errors: float) -> tuple[float, float]:
-    """The average accuracy of a rule, in percent, and how many models it runs for a text."""
-    least, last, found, models = carried(one, errors), set(one["labels"][-1]), [], []
+def reading_of(one: dict[str, Any], rule: Rule, number: int) -> str:
+    """What answers the texts of an entry."""
+    low, high, errors = rule
+    least, own = carried(one, errors)[number], set(one["labels"][number])
+    if number == len(one["labels"]) - 1:
+        return "last"
+    if not own <= set(one["labels"][-1]) or least < low:
+        return "entry"
+    return "mean" if least < high else "last"
+
+
+def gain(one: dict[str, Any], rule: Rule) -> tuple[float, float, float]:
+    """Average accuracy of a rule, how much that is above the newest model, and the variance of this over test texts."""
+    found, gains, variances = [], [], []
     for domain in one["counts"]:
-        right = read = 0
+        texts, right, better, worse = domain["texts"], 0, 0, 0
         for key, count in domain["entries"].items():
-            number = int(key)
-            newest = number == len(least) - 1
-            alone = not set(one["labels"][number]) <= last or least[number] < low
-            both = not newest and not alone and least[number] < high
-            right += count["last" if newest else "entry" if alone else "mean" if both else "last"]
-            read += count["texts"] * (2 if both else 1)
-        found.append(100 * right / domain["texts"])
-        models.append(read / domain["texts"])
-    return fmean(found), fmean(models)
+            name = reading_of(one, rule, int(key))
+            right += count[name]
+            if name == "last":
+                continue
+            if "patterns" in count:
+                place = {"entry": 1, "mean": 2}[name]
+                better += sum(n for bits, n in count["patterns"].items() if bits[0] < bits[place])
+                worse += sum(n for bits, n in count["patterns"].items() if bits[0] > bits[place])
+            else:  # the most that the counts allow
+                most = min(count[name], count["texts"] - count["last"])
+                better, worse = better + most, worse + most - (count[name] - count["last"])
+        difference = (better - worse) / texts
+        found.append(100 * right / texts)
+        gains.append(100 * difference)
+        variances.append(1e4 * ((better + worse) / texts - difference**2) / texts)
+    return fmean(found), fmean(gains), sum(variances) / len(variances) ** 2
+
+
+def models_run(one: dict[str, Any], rule: Rule) -> float:
+    """How many models a rule runs for a text."""
+    counts = [(key, n["texts"]) for domain in one["counts"] for key, n in domain["entries"].items()]
+    return sum(n * (1 + (reading_of(one, rule, int(key)) == "mean")) for key, n in counts) / sum(n for _, n in counts)
+
+
+def above_newest(runs: list[dict[str, Any]], rule: Rule) -> dict[str, float | None]:
+    """Accuracy of a rule, and its difference to the newest model with the 95% interval: over seeds, or over texts."""
+    figures = [gain(one, rule) for one in runs]
+    gains = [one[1] for one in figures]
+    seeds = sorted({one["seed"] for one in runs})
+    if len(seeds) >= 3:
+        by_seed = [fmean(g for g, one in zip(gains, runs, strict=True) if one["seed"] == seed) for seed in seeds]
+        paired = paired_over_seeds(by_seed, [0.0] * len(seeds))
+        low, high = paired.low, paired.high
+    else:
+        half = 1.96 * fmean(one[2] for one in figures) ** 0.5  # runs share their test texts
+        low, high = fmean(gains) - half, fmean(gains) + half
+    values = {"accuracy": fmean(one[0] for one in figures), "gain": fmean(gains), "low": low, "high": high}
+    return {name: None if value is None else round(value, 2) for name, value in values.items()}
+
+
+def choose() -> None:
+    """Apply the rule of the page to the runs, and write the figures."""
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for one in runs:
+        name = one["stream"]
+        name = "demo, to choose" if name == "demo" and one["seed"] < 10 else name
+        if name.startswith("sentiment"):
+            name = f"sentiment{LSTM}" if name.endswith(LSTM) else "sentiment"
+        groups.setdefault(name, []).append(one)
+    choosing = {name: some for name, some in groups.items() if name in ("demo, to choose", *CHOOSE[1:])}
+    candidates = []
+    for low, high, errors in product(LOW, HIGH, ERRORS):
+        rule = (low, high, errors)
+        if low <= high or not high:
+            figures = {name: above_newest(some, rule) for name, some in choosing.items()}
+            mean = fmean(one["accuracy"] or 0.0 for one in figures.values())
+            models = fmean(models_run(one, rule) for some in choosing.values() for one in some)
+            is_out = any(one["high"] is not None and one["high"] < 0 for one in figures.values())
+            candidates.append({"rule": rule, "mean": round(mean, 2), "models": round(models, 2), "out": is_out})
+    best = max(one["mean"] for one in candidates if not one["out"])
+    left = [one for one in candidates if not one["out"] and one["mean"] >= best - TIE]
+    least = min(one["models"] for one in left)
+    tied = sorted((one["rule"] for one in left if one["models"] == least), key=lambda rule: (rule[2], *rule[:2]))
+    chosen = tied[(len(tied) - 1) // 2]
+    rules = {"chosen": chosen, "conflict": (0.5, 0.0, 0.0), "with mean": (chosen[0], 9.0, chosen[2])}
+    rules["always"] = (9.0, 0.0, 0.0)
+    streams = {}
+    for name, some in groups.items():
+        row: dict[str, Any] = {"runs": len(some), "seeds": sorted({one["seed"] for one in some})}
+        row |= {key: round(fmean(summary(one)[key] for one in some), 2) for key in ("last", "told", "router")}
+        together = [fmean(one["multi-task"]) for one in some if "multi-task" in one]
+        row["multi-task"] = round(fmean(together), 2) if together else None
+        row |= {key: above_newest(some, rule) for key, rule in rules.items()}
+        row["carried"] = [[round(share, 2) for share in carried(one, 0.0)[:-1]] for one in some]
+        streams[name] = row
+    value = {"command": "python -m research.memory.tiers choose", "rules": rules, "tied": tied, "streams": streams}
+    (RESULTS / "tiers.json").write_text(json.dumps({**value, "candidates": candidates}, indent=1) + "\n", "utf-8")
+    print(json.dumps({"chosen": chosen, "tied": tied, "best": best}))
+    for name, row in streams.items():
+        print(name, {key: one for key, one in row.items() if key not in ("carried",)})
 
 
 def summary(one: dict[str, Any]) -> dict[str, float]:
@@ -166,6 +252,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.command == "run":
         run(given.stream, given.seed, given.data)
+    else:
+        choose()
 
 
 if __name__ == "__main__":
