@@ -287,7 +287,8 @@ def inverted_counts(pool: Pool, members: list[int], background: list[int], words
     return {"stored": search(stored.double()), "if each row counted": search(torch.from_numpy(every))}
 
 
-INVERTED = {
+Inverted = Callable[[Pool, list[int], list[int], Sequence[str]], dict[str, int]]
+INVERTED: dict[str, Inverted] = {
     "drift": inverted_drift,
     "label": inverted_keys,
     "private": partial(inverted_keys, is_private=True),

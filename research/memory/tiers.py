@@ -74,7 +74,8 @@ def counts(learner: Learner, domain: Domain) -> dict[str, Any]:
     memory, data = model.memory, learner.split(domain, "test")
     assert memory is not None
     labels, chosen = torch.tensor(data.labels), memory.scores(data).argmax(-1)
-    newest, found = model.plain_logits(data), {}
+    newest = model.plain_logits(data)
+    found: dict[str, Any] = {}
     for number in sorted(set(chosen.tolist())):
         rows = (chosen == number).nonzero().flatten()
         last = newest[rows].softmax(-1)
@@ -82,8 +83,11 @@ def counts(learner: Learner, domain: Domain) -> dict[str, Any]:
         answers = {"last": last, "entry": entry, "mean": last + entry}
         right = {name: one.argmax(-1) == labels[rows] for name, one in answers.items()}
         patterns = Counter("".join(map(str, one)) for one in torch.stack([*right.values()], 1).int().tolist())
-        found[str(number)] = {"texts": len(rows), **{name: int(one.sum()) for name, one in right.items()}}
-        found[str(number)]["patterns"] = dict(sorted(patterns.items()))  # of texts: last, entry, mean right
+        found[str(number)] = {
+            "texts": len(rows),
+            **{name: int(one.sum()) for name, one in right.items()},
+            "patterns": dict(sorted(patterns.items())),  # of texts: last, entry, mean right
+        }
     told = model.logits(data, domain.name).argmax(-1)
     return {"texts": len(data), "told": int((told == labels).sum()), "entries": found}
 
@@ -161,7 +165,8 @@ def gain(one: dict[str, Any], rule: Rule) -> tuple[float, float, float]:
 def models_run(one: dict[str, Any], rule: Rule) -> float:
     """How many models a rule runs for a text."""
     counts = [(key, n["texts"]) for domain in one["counts"] for key, n in domain["entries"].items()]
-    return sum(n * (1 + (reading_of(one, rule, int(key)) == "mean")) for key, n in counts) / sum(n for _, n in counts)
+    read = sum(n * (1 + (reading_of(one, rule, int(key)) == "mean")) for key, n in counts)
+    return float(read / sum(n for _, n in counts))
 
 
 def above_newest(runs: list[dict[str, Any]], rule: Rule) -> dict[str, float | None]:
@@ -191,7 +196,7 @@ def choose() -> None:
             name = f"sentiment{LSTM}" if name.endswith(LSTM) else "sentiment"
         groups.setdefault(name, []).append(one)
     choosing = {name: some for name, some in groups.items() if name in ("demo, to choose", *CHOOSE[1:])}
-    candidates = []
+    candidates: list[dict[str, Any]] = []
     for low, high, errors in product(LOW, HIGH, ERRORS):
         rule = (low, high, errors)
         if low <= high or not high:
@@ -205,7 +210,7 @@ def choose() -> None:
     least = min(one["models"] for one in left)
     tied = sorted((one["rule"] for one in left if one["models"] == least), key=lambda rule: (rule[2], *rule[:2]))
     chosen = tied[(len(tied) - 1) // 2]
-    rules = {"chosen": chosen, "conflict": (0.5, 0.0, 0.0), "with mean": (chosen[0], 9.0, chosen[2])}
+    rules: dict[str, Rule] = {"chosen": chosen, "conflict": (0.5, 0.0, 0.0), "with mean": (chosen[0], 9.0, chosen[2])}
     rules["always"] = (9.0, 0.0, 0.0)
     streams = {}
     for name, some in groups.items():
