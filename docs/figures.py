@@ -397,8 +397,7 @@ def privacy() -> str:
     found = read("privacy")
     names = {
         "drift": "`drift.json`: mean features",
-        "label": "key of an encoder's domain (`+memory`)",
-        "private": "the same with `keys=private`",
+        "gaussians": "key of an encoder's domain (`+memory`)",
         "counts": "key of a BiLSTM's domain (`+memory`)",
         "vocabulary": "`vocabulary.json`, `min_documents=2`",
     }
@@ -430,11 +429,7 @@ def privacy_keys() -> str:
     found = read("privacy")
     sizes = ("30", "100", "300")
     rows = [
-        [
-            f"`keys={name}`",
-            *(f"{one[size]['auc']:.2f}" for size in sizes),
-            *(f"{100 * one[size]['routed']:.1f}" for size in sizes),
-        ]
+        [name, *(f"{one[size]['auc']:.2f}" for size in sizes), *(f"{100 * one[size]['routed']:.1f}" for size in sizes)]
         for name, one in found["keys"].items()
     ]
     header = ("key", *(f"AUC, {size} texts" for size in sizes), *(f"routed right, %, {size} texts" for size in sizes))

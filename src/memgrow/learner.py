@@ -43,7 +43,6 @@ from memgrow.training.checks import (
     labels_in,
     weak_scores,
 )
-from memgrow.training.independent import without
 from memgrow.training.progress import Progress, find_progress, warn
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import (
@@ -263,6 +262,8 @@ class Learner:
         Of independent domains nothing is left: the model is, bit by bit, one that never saw the domain. Else traces
         stay in the weights of later domains. Save it with overwrite=True: earlier versions with the domain go, too.
         """
+        from memgrow.training.independent import without
+
         self.state = without(self.config, self.state, name)
 
     def export_domain(self, name: str, path: str | Path) -> None:

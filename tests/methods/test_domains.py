@@ -158,7 +158,7 @@ def test_a_domain_that_does_not_fit_is_refused_and_nothing_changes(
         {one: tensor for one, tensor in tensors.items() if one != "variance"},
         {**tensors, heads[0]: tensors[heads[0]][:, :3].contiguous()},
         {**tensors, heads[0]: tensors[heads[0]] * torch.nan},
-        {**tensors, "encoder.unknown": torch.ones(2)},
+        {**tensors, "key": tensors["key"].half()},
     ):
         save_file(changed, path, about)
         with pytest.raises(ModelError, match="damaged"):

@@ -16,8 +16,8 @@ from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.drift import Reference
 from memgrow.evaluation.history import Stage
 from memgrow.models import Classifier
-from memgrow.models.domain_memory import DOWN, LABELS, UP, Entry
-from memgrow.models.router import KEY, TEXTS, VARIANCE
+from memgrow.models.domain_memory import LABELS, DomainMemory, Entry
+from memgrow.models.router import KEY
 from memgrow.storage.checkpoint import DAMAGED, check_types
 from memgrow.storage.folder import writing
 from memgrow.training.independent import DomainPart, assemble, is_independent, parts_of
@@ -50,10 +50,20 @@ def export_domain(config: LearnerConfig, state: LearnerState, name: str, path: s
 def import_domain(config: LearnerConfig, state: LearnerState, path: str | Path) -> tuple[LearnerState, str]:
     """The state with the domain of a file, and the domain's name."""
     parts = _independent_parts(state)
-    part = _read_part(config, state, Path(path))
-    if part.name in state.history.domains:
-        raise ModelError(f"this model has a domain {part.name} already: remove it first (memgrow domain remove)")
-    return assemble(config, state, [*parts, part]), part.name
+    path = Path(path)
+    if not path.is_file():
+        raise ModelError(f"{path} is not a file: check the name")
+    try:
+        part = _read_part(config, state, path)
+        if part.name in state.history.domains:
+            raise ModelError(f"this model has a domain {part.name} already: remove it first (memgrow domain remove)")
+        found = assemble(config, state, [*parts, part])
+        _check_fits(found, part)
+    except ModelError:
+        raise
+    except DAMAGED as error:
+        raise ModelError(f"{path} is not an exported domain, or is damaged ({brief(error)})") from error
+    return found, part.name
 
 
 def _independent_parts(state: LearnerState) -> list[DomainPart]:
@@ -75,64 +85,44 @@ def _base_of(config: LearnerConfig, state: LearnerState) -> dict[str, Any]:
 
 
 def _read_part(config: LearnerConfig, state: LearnerState, path: Path) -> DomainPart:
-    if not path.is_file():
-        raise ModelError(f"{path} is not a file: check the name")
-    damaged = f"{path} is not a domain that memgrow exported, or is damaged: export it again"
-    try:
-        tensors, stored = load_tensors(path), json.loads(read_metadata(path)[ABOUT])
-        about = stored["about"]
-        if about["format"] != FORMAT:
-            raise ModelError(f"{path} was exported by another memgrow (format {about['format']}): export it again")
-        if stored["sha256"] != _digest(about, tensors):
-            raise ModelError(damaged)
-        expected = _base_of(config, state)
-        if differing := [name for name, value in expected.items() if about["base"].get(name) != value]:
-            name = "encoder" if differing[0] == "weights" else differing[0]
-            raise ModelError(f"{path} was learned on another {name} than this model's: only the same encoder reads it")
-        name, labels = about["name"], tuple(about["labels"])
-        calibration, reference = Calibration.from_json(about["calibration"]), Reference.from_json(about["reference"])
-        part = DomainPart(
-            Entry(name, tuple(about["blocks"]), about["encoder"], 0.0, {**tensors, LABELS: torch.arange(len(labels))}),
-            labels,
-            Stage.from_json(about["stage"]),
-            {},
-            calibration.domains.get(name),
-            reference.domains.get(name),
-        )
-        check_types(str(path), part.stage, calibration, reference)
-        _check_tensors(state, part)
-    except (ModelError, OSError):
-        raise
-    except DAMAGED as error:
-        raise ModelError(f"{damaged} ({brief(error)})") from error
-    return part
+    tensors, stored = load_tensors(path), json.loads(read_metadata(path)[ABOUT])
+    about = stored["about"]
+    if about["format"] != FORMAT:
+        raise ModelError(f"{path} was exported by another memgrow (format {about['format']}): export it again")
+    if stored["sha256"] != _digest(about, tensors):
+        raise ValueError("its checksum differs")
+    expected = _base_of(config, state)
+    if differing := [name for name, value in expected.items() if about["base"].get(name) != value]:
+        name = "encoder" if differing[0] == "weights" else differing[0]
+        raise ModelError(f"{path} was learned with another {name} than this model's: only the same one reads it")
+    name, labels = about["name"], tuple(about["labels"])
+    calibration, reference = Calibration.from_json(about["calibration"]), Reference.from_json(about["reference"])
+    stage = Stage.from_json(about["stage"])
+    check_types(str(path), stage, calibration, reference)
+    return DomainPart(
+        Entry(name, tuple(about["blocks"]), about["encoder"], 0.0, {**tensors, LABELS: torch.arange(len(labels))}),
+        labels,
+        stage,
+        {},
+        calibration.domains.get(name),
+        reference.domains.get(name),
+    )
 
 
-def _check_tensors(state: LearnerState, part: DomainPart) -> None:
-    """Refuse tensors that do not fit the model, or labels and a stage that are not of this domain."""
+def _check_fits(state: LearnerState, part: DomainPart) -> None:
+    """Refuse what is no part of this model: the last one of a state that has it."""
     assert isinstance(state.model, Classifier)
     assert state.model.memory is not None
-    model, tensors = state.model, part.entry.tensors
-    if part.stage.learned != (part.name,) or sum(part.entry.blocks) != len(set(part.labels)) != 0:
+    model, memory = state.model, state.model.memory
+    if part.stage.learned != (part.name,) or sum(part.entry.blocks) != len(set(part.labels)):
         raise ValueError("labels or stage")
-    groups, width = tensors[KEY].shape
-    expected = {KEY: (groups, width), VARIANCE: (1,), TEXTS: (groups,), LABELS: (len(part.labels),)}
-    shapes = {name: tuple(one.shape) for name, one in model.state_dict().items() if not name.startswith("memory.")}
-    for name in model.label_parameters:
-        shapes[name] = (len(part.labels), *shapes[name][1:])
-    heads = {name for name in shapes if name.startswith("heads.")}
-    if missing := (heads | expected.keys()) - tensors.keys():
+    if missing := {name for name in model.state_dict() if name.startswith("heads.")} - part.entry.tensors.keys():
         raise ValueError(f"{min(missing)} is missing")
-    for name, tensor in tensors.items():
-        whole = shapes.get(name.removesuffix(UP).removesuffix(DOWN), ())
-        rank = tensor.shape[1] if name.endswith(UP) else tensor.shape[0]
-        fits = (whole[0], rank) if name.endswith(UP) else (rank, whole[-1]) if name.endswith(DOWN) else whole
-        kind = torch.int64 if name in (TEXTS, LABELS) else torch.float32
-        if tuple(tensor.shape) != expected.get(name, fits) or tensor.dtype != kind or not tensor.isfinite().all():
-            raise ValueError(f"{name} does not fit")
-    for name in [name for name in tensors if name.endswith(UP)]:
-        if tensors[name].shape[1] != tensors[name.removesuffix(UP) + DOWN].shape[0]:
-            raise ValueError(f"{name} does not fit")
+    for name, tensor in DomainMemory.restore(memory.shape(), memory.base).state_dict().items():
+        own = memory.state_dict()[name]
+        if tensor.dtype != own.dtype or not own.isfinite().all():
+            raise ValueError(f"{name} is not finite, or of {own.dtype}")
+    memory.model_for(len(memory) - 1, model)  # builds it
 
 
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

@@ -24,7 +24,6 @@ from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
 from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
-from memgrow.training.independent import assemble, check_independent, parts_of
 from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, Step
 from memgrow.training.resume import ResumeFolder
@@ -60,6 +59,8 @@ def _adapt_alone(
     config: LearnerConfig, state: LearnerState, stage: StageData, resume: ResumeFolder, options: AdaptOptions
 ) -> tuple[LearnerState, Stage]:
     """Learn an independent domain: as the only one of a new model, which then joins the others."""
+    from memgrow.training.independent import assemble, check_independent, parts_of
+
     check_independent(config, state)
     if stage.name in state.history.domains:
         raise SettingsError(f"{stage.name} was learned already: remove it first (memgrow domain remove)")
