@@ -1,6 +1,8 @@
 """Files: atomic writes, checksums, JSON and tensors."""
 
+import gzip
 import hashlib
+import io
 import json
 import math
 import os
@@ -19,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from memgrow.errors import ModelError, SettingsError, brief
+from memgrow.errors import DataError, ModelError, SettingsError, brief
 
 MISSING_TYPES = ("NAType", "NaTType")  # of pandas; they do not compare equal to themselves
 
@@ -105,6 +107,7 @@ def cache_folder(kind: str, variable: str | None = None) -> Path:
 
 
 MAX_TEXT_BYTES = 1 << 27  # of a file that holds no tensors: vocabulary, history, configuration
+MAX_UNPACKED, MAX_RATIO = 64 << 20, 100  # bytes, beyond which a file may unpack to so many times its own size
 TENSORS = ".safetensors"
 TRAINING = "training"  # folder of an unfinished training in a model's folder
 
@@ -164,6 +167,32 @@ def check_output(path: str | Path) -> None:
     """Refuse a folder as the name of an output file, before any work is done."""
     if Path(path).is_dir():
         raise SettingsError(f"{path} is a folder: give the name of a file")
+
+
+class Unpacked(io.RawIOBase):
+    """The content of a .gz file, which is refused if it is out of proportion: kilobytes can unpack to any size."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file, self._read = path, gzip.open(path), 0  # noqa: SIM115 - closed by `close`
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer)
+        self._read += count
+        check_unpacked(self._path, self._read)
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def check_unpacked(path: Path, size: int) -> None:
+    """Refuse a file that unpacks to so many bytes, or more, if they are out of proportion to its own size."""
+    if size > MAX_UNPACKED and size > MAX_RATIO * path.stat().st_size:
+        raise DataError(f"{path} unpacks to more than {MAX_RATIO} times its size: if you trust it, unpack it first")
 
 
 @contextmanager
