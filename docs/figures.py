@@ -397,7 +397,8 @@ def privacy() -> str:
     found = read("privacy")
     names = {
         "drift": "`drift.json`: mean features",
-        "gaussians": "key of an encoder's domain (`+memory`)",
+        "label": "key of an encoder's domain (`+memory`)",
+        "private": "the same with `keys=private`",
         "counts": "key of a BiLSTM's domain (`+memory`)",
         "vocabulary": "`vocabulary.json`, `min_documents=2`",
     }
@@ -429,7 +430,11 @@ def privacy_keys() -> str:
     found = read("privacy")
     sizes = ("30", "100", "300")
     rows = [
-        [name, *(f"{one[size]['auc']:.2f}" for size in sizes), *(f"{100 * one[size]['routed']:.1f}" for size in sizes)]
+        [
+            f"`keys={name}`",
+            *(f"{one[size]['auc']:.2f}" for size in sizes),
+            *(f"{100 * one[size]['routed']:.1f}" for size in sizes),
+        ]
         for name, one in found["keys"].items()
     ]
     header = ("key", *(f"AUC, {size} texts" for size in sizes), *(f"routed right, %, {size} texts" for size in sizes))
