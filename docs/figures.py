@@ -459,6 +459,22 @@ def readings() -> str:
     return table(header, rows, f"{about} From {command(found)}.")
 
 
+def tiers() -> str:
+    found = read("memory/tiers")
+    low, high, _ = found["rules"]["chosen"]
+    rows = []
+    for name, one in found["streams"].items():
+        rules = [one[rule] for rule in ("conflict", "chosen", "with mean", "always")]
+        gap = one["chosen"]
+        bounds = "" if gap["low"] is None else f" [{signed(gap['low'], 1)}, {signed(gap['high'], 1)}]"
+        figures = [one["last"], *(rule["accuracy"] for rule in rules), one["told"], one["multi-task"]]
+        texts = ["" if value is None else f"{value:.1f}" for value in figures]
+        rows.append([name, str(one["runs"]), *texts, f"{signed(gap['gain'], 1)}{bounds}"])
+    header = ("stream", "runs", "newest", "`conflict` at 0.5", f"at {low:g}", "with mean", "always", "told", "multi-task")
+    about = f"Average accuracy at the end, %. Chosen: {low:g}, {'no mean' if high <= low else f'mean below {high:g}'}."
+    return table((*header, f"{low:g} less newest"), rows, f"{about} From {command(found)}.")
+
+
 def default_settings() -> str:
     found = read("defaults")
     names = ("old default", "last epoch", "default", "default, all rows", "last epoch, all rows", "plain", "multi-task")
@@ -625,6 +641,7 @@ NAMED += (
     privacy,
     privacy_keys,
     readings,
+    tiers,
     default_settings,
     false_positives,
     reply_lengths,
