@@ -470,7 +470,7 @@ def tiers() -> str:
         figures = [one["last"], *(rule["accuracy"] for rule in rules), one["told"], one["multi-task"]]
         texts = ["" if value is None else f"{value:.1f}" for value in figures]
         rows.append([name, str(one["runs"]), *texts, f"{signed(gap['gain'], 1)}{bounds}"])
-    header = ("stream", "runs", "newest", "`conflict` at 0.5", f"at {low:g}", "with mean", "always", "told", "multi-task")
+    header = ("stream", "runs", "newest", "at 0.5", f"at {low:g}", "with mean", "always", "told", "multi-task")
     about = f"Average accuracy at the end, %. Chosen: {low:g}, {'no mean' if high <= low else f'mean below {high:g}'}."
     return table((*header, f"{low:g} less newest"), rows, f"{about} From {command(found)}.")
 
