@@ -1,4 +1,4 @@
-"""Check README.md, docs/ and research/ against the code, the results and each other.
+"""Check README.md, docs/, results/ and research/ against the code, the results and each other.
 
     python docs/check.py        (or: make docs-check)
 
@@ -16,14 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
-from figures import BLOCKS, MARK, filled, pages, read  # noqa: E402
+from figures import BLOCKS, MARK, PICTURE, filled, pages, picture, read  # noqa: E402
 from typer.main import get_command  # noqa: E402
 
 from memgrow.cli import app  # noqa: E402
 from memgrow.cli.settings import SECTIONS  # noqa: E402
 from memgrow.methods import (  # noqa: E402
-    ADDITIONS,
-    METHODS,
     RECOMMENDED,
     RECOMMENDED_FOR_ENCODERS,
     RECOMMENDED_FOR_REPLIES,
@@ -32,7 +30,9 @@ from memgrow.methods import (  # noqa: E402
 from memgrow.models import PretrainedSettings  # noqa: E402
 from memgrow.training.settings import defaults_for  # noqa: E402
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```([\w ]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+RUN = {"shell", "shell network"}  # languages of blocks with commands: run by tests/docs, or not as they need a network
+MOST_PAGES, MOST_WORDS, MOST_LINES = 12, 20_000, 120  # of docs/ without its index; with README.md; of README.md
 RECORDS = {"runs", "runs-dialogue"}  # folders of records, from which figures are made
 
 Check = Callable[[], Iterator[str]]
@@ -53,8 +53,8 @@ def name_of(page: Path) -> str:
 
 
 def own_pages() -> list[Path]:
-    """README and docs/, without research/."""
-    return [page for page in pages() if "research" not in page.parts]
+    """README and docs/, without results/ and research/."""
+    return [page for page in pages() if not {"research", "results"} & {*page.relative_to(ROOT).parts}]
 
 
 def prose(page: Path) -> str:
@@ -72,6 +72,30 @@ def figures_are_current() -> Iterator[str]:
             yield f"{name_of(page)}: there are no figures {', '.join(unknown)}"
         elif filled(text) != text:
             yield f"{name_of(page)}: figures are out of date; run python docs/figures.py --write"
+
+
+@check
+def the_picture_is_current() -> Iterator[str]:
+    if PICTURE.read_text(encoding="utf-8") != picture():
+        yield f"{name_of(PICTURE)} is out of date; run python docs/figures.py --write"
+
+
+@check
+def pages_are_few_and_short() -> Iterator[str]:
+    docs = [page for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
+    words = sum(len(text_of(page).split()) for page in (ROOT / "README.md", ROOT / "docs/README.md", *docs))
+    lines = len(text_of("README.md").splitlines())
+    found = {"pages in docs/": (len(docs), MOST_PAGES), "words": (words, MOST_WORDS), "lines": (lines, MOST_LINES)}
+    yield from (f"{count:,} {what}, at most {most:,}" for what, (count, most) in found.items() if count > most)
+
+
+@check
+def commands_are_run() -> Iterator[str]:
+    """Commands are in blocks that the tests run, or in blocks marked as needing a network."""
+    for page in own_pages():
+        for language, code in FENCE.findall(text_of(page)):
+            if language not in RUN and page.name != "CONTRIBUTING.md" and re.search(r"^(memgrow|pip) ", code, re.M):
+                yield f"{name_of(page)}: commands in a block {language!r}: {code.strip()[:60]}"
 
 
 @check
@@ -148,9 +172,7 @@ def the_index_lists_every_page() -> Iterator[str]:
 def documented_commands(page: Path) -> Iterator[list[str]]:
     """The commands in blocks and code spans, as words."""
     text = text_of(page)
-    lines = [
-        line for language, code in FENCE.findall(text) if language in ("shell", "text") for line in code.splitlines()
-    ]
+    lines = [line for language, code in FENCE.findall(text) if language in (*RUN, "text") for line in code.splitlines()]
     lines += re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
     for line in lines:
         for found in re.finditer(r"(?:^|[|;&] *)((?:memgrow|make|python) [^|;&>#]*)", line.strip()):
@@ -172,7 +194,7 @@ def commands_exist() -> Iterator[str]:
             elif program == "python" and not _is_module(words):
                 yield f"{name_of(page)}: there is no {' '.join(words[:3])}"
             elif program == "memgrow" and not first.startswith(("-", "[")):
-                name = " ".join(words[1:3]) if first in ("data", "encoder") and len(words) > 2 else first
+                name = " ".join(words[1:3]) if " ".join(words[1:3]) in commands else first
                 if name.split()[0] not in commands and name not in commands:
                     yield f"{name_of(page)}: there is no command memgrow {name}"
                     continue
@@ -204,27 +226,10 @@ def _commands() -> dict[str, set[str]]:
 
 
 @check
-def every_command_and_option_is_documented() -> Iterator[str]:
-    text = text_of("docs/commands.md")
-    for name, options in _commands().items():
-        if " " not in name and f"\n## {name}\n" not in text:
-            yield f"docs/commands.md has no section {name}"
-        yield from (f"docs/commands.md lacks {name} {one}" for one in options if one[:2] == "--" and one not in text)
-
-
-@check
-def every_method_is_listed() -> Iterator[str]:
-    text = text_of("docs/methods.md")
-    for name in (*METHODS, *ADDITIONS):
-        if not re.search(rf"\| {re.escape(name)} \||[ ,`]{re.escape(name)}[`,.]", text):
-            yield f"docs/methods.md does not list {name}"
-
-
-@check
 def every_setting_is_listed_with_its_defaults() -> Iterator[str]:
     pattern = r"^\| `(\w+\.\w+)` \| `?([^`|]+)`? \| `?([^`|]+)`? \|"
     rows = re.findall(pattern, text_of("docs/commands.md"), flags=re.MULTILINE)
-    usual = (defaults_for(None), defaults_for("minilm"))
+    usual = (defaults_for("minilm"), defaults_for(None))  # of the default encoder, of a recurrent network
     expected = [
         (f"{section}.{one.name}", *(_default(getattr(defaults, section), one.name) for defaults in usual))
         for section, kind in SECTIONS.items()

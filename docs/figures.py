@@ -1,15 +1,17 @@
-"""Render the figures of README.md, docs/ and research/ from the JSON files under results/.
+"""Render the figures of all pages from the JSON files under results/, and the reference from the commands.
 
     python docs/figures.py            print what would change
     python docs/figures.py --write    fill every block <!-- figures: NAME --> ... <!-- end of figures -->
 
 A block is a function of `BLOCKS`. It names the command that its figures come from; docs/check.py checks both.
+The picture of the README is drawn too.
 """
 
 import gzip
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import exp
@@ -21,15 +23,17 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 MARK = re.compile(r"<!-- figures: ([\w-]+) -->\n(.*?)<!-- end of figures -->", flags=re.DOTALL)
 DEFAULT_RUNS = "results/encoders/adapt-default"
+PICTURE = ROOT / "docs/forgetting.svg"
 BAG, BAG_ALL = "bag of words", "bag, all data"
 
 Json = dict[str, Any]
 
 
 def pages() -> list[Path]:
-    """README, docs/ and the pages of research/."""
+    """README, docs/, and the pages of results/ and research/."""
     names = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
-    return [*(ROOT / name for name in names), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("research/**/*.md"))]
+    folders = ("docs/*.md", "results/*.md", "research/**/*.md")
+    return [*(ROOT / name for name in names), *(page for one in folders for page in sorted(ROOT.glob(one)))]
 
 
 @cache
@@ -83,14 +87,157 @@ def ends(runs: Sequence[Json]) -> list[str]:
 
 # README and docs/
 
+CLAIMED = {  # streams of results/memory/readings.json: what they are, and their title in the picture
+    "intents": ("150 intents (CLINC150), 30 new labels per domain", "Intents: 30 new labels per domain"),
+    "topics": ("news, products, encyclopedia: new labels per domain", ""),
+    "sentiment-1": ("sentiment of films, products, editorials, tweets", "Sentiment: the same two labels"),
+    "five-reviews": ("reviews of five kinds of products", ""),
+    "genres": ("MultiNLI, five genres, pairs of sentences", ""),
+}
+
+
+def claimed() -> dict[str, dict[str, float]]:
+    """Average accuracy at the end of plain fine-tuning, of the default method and of retraining on everything."""
+    found = read("memory/readings")["streams"]
+    return {
+        stream: {
+            "plain fine-tuning": found[stream]["finetune"]["last"],
+            "memgrow": found[stream]["finetune+ema"]["conflict"],
+            "retraining on all data": found[stream]["multi-task"]["last"],
+        }
+        for stream in CLAIMED
+    }
+
 
 def readme() -> str:
+    rows = [[CLAIMED[stream][0], *(f"{value:.1f}" for value in one.values())] for stream, one in claimed().items()]
+    header = ("domains, learned one after another", *next(iter(claimed().values())))
+    about = "Average test accuracy over all domains at the end, %; MiniLM, 3 seeds."
+    return table(header, rows, f"{about} From {command(read('memory/readings'))}.")
+
+
+def tutorial() -> str:
+    rows = []
+    for name, about in (("plain", "fine-tuning"), ("model", "the default")):
+        domains: dict[str, float] = {}
+        for row in read(f"tutorial/{name}")["matrix"]:
+            domains |= row["scores"]
+            cells = [
+                f"{100 * row['scores'][one]:.1f}" if one in row["scores"] else "-" for one in ("tweets", "products")
+            ]
+            rows.append([about, row["learned"][0], *cells])
+    header = ("method", "after learning", "tweets, %", "products, %")
+    return table(header, rows, "From `memgrow inspect plain/ --json` and `memgrow inspect model/ --json`.")
+
+
+STYLE = """
+text { font: 18px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
+.card { fill: #ffffff; stroke: #d1d9e0 } .title { font-weight: 600 }
+.bar0 { fill: #d4803a } .bar1 { fill: #2f6fdf } .bar2 { fill: #9aa4af }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc } .card { fill: #0d1117; stroke: #3d444d }
+  .bar0 { fill: #e0924e } .bar1 { fill: #5b94f5 } .bar2 { fill: #7d8792 }
+}
+"""
+
+
+def picture() -> str:
+    """The picture of the README as SVG: bars of accuracy, on a card that suits light and dark pages."""
+    drawn, y = (
+        [f"<style>{STYLE}</style>", '<text x="20" y="36">Accuracy after the last domain, on all domains</text>'],
+        80,
+    )
+    for stream, methods in claimed().items():
+        if not CLAIMED[stream][1]:
+            continue
+        drawn.append(f'<text class="title" x="20" y="{y}">{CLAIMED[stream][1]}</text>')
+        for number, (name, value) in enumerate(methods.items()):
+            y += 32
+            drawn.append(f'<text x="20" y="{y}">{name}</text>')
+            drawn.append(
+                f'<rect class="bar{number}" x="220" y="{y - 17}" width="{2.2 * value:.0f}" height="22" rx="3"/>'
+            )
+            drawn.append(f'<text class="title" x="{228 + 2.2 * value:.0f}" y="{y}">{value:.1f}%</text>')
+        y += 50
+    card = f'<rect class="card" x="0.5" y="0.5" width="519" height="{y - 31}" rx="10"/>'
+    size = f'viewBox="0 0 520 {y - 30}" width="640" role="img"'
+    label = "<title>Average accuracy over all domains at the end</title>"
+    return "\n".join(
+        [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', label, drawn[0], card, *drawn[1:], "</svg>", ""]
+    )
+
+
+def commands() -> str:
+    """The reference of the command line: every command with its options; options of several commands come last."""
+    from typer.main import get_command
+
+    from memgrow.cli import app
+
+    shown: list[tuple[str, str, Any]] = []
+    for name, one in get_command(app).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(one, "commands", {})
+        if not one.hidden:
+            shown += [(one.rich_help_panel, name, one)] if not inner else []
+            shown += [(one.rich_help_panel, f"{name} {word}", part) for word, part in inner.items()]
+    options = {name: [one for one in found.params if one.param_type_name == "option"] for _, name, found in shown}
+    uses = Counter((one.opts[0], one.help) for some in options.values() for one in some)
+
+    def shared_by_several(one: Any) -> bool:
+        return uses[one.opts[0], one.help] > (1 if one.rich_help_panel else 2)
+
+    parts, group = [], ""
+    for panel, name, found in shown:
+        parts += [f"## {panel}"] if panel != group else []
+        group = panel
+        about, _, example = re.sub(r"\s*\n(?!\n)\s*", " ", found.help.replace("\n\n", "\0")).partition("Example: ")
+        words = [
+            one.metavar if one.required else f"[{one.metavar}]" for one in found.params if one not in options[name]
+        ]
+        words = [word + "..." * (one.nargs == -1) for word, one in zip(words, found.params, strict=False)]
+        own = [one for one in options[name] if not shared_by_several(one)]
+        shared = [one for one in options[name] if one not in own and one.opts[0] != "--help"]
+        usage = " ".join([f"memgrow {name}", *words, "[OPTIONS]"])
+        parts += [f"### {name}", about.replace("\0", "\n\n").strip(), f"`{usage}`"]
+        parts += [f"Example: `{example.strip(chr(0)).strip()}`"] if example else []
+        parts += [option_table(own)] if own else []
+        parts += ["Also: " + ", ".join(f"`{one.opts[0]}`" for one in shared) + "."] if shared else []
+    common = {one.opts[0]: one for some in options.values() for one in some if shared_by_several(one)}
+    return "\n\n".join([*parts, "## Options of several commands", option_table(list(common.values()))])
+
+
+def option_table(options: Sequence[Any]) -> str:
+    rows = []
+    for one in options:
+        names = ", ".join(f"`{name}`" for name in one.opts)
+        value = "" if one.is_flag else f" {one.metavar or ''}"
+        usual = one.show_default if isinstance(one.show_default, str) else one.default
+        default = f" Default: `{usual}`." if usual not in (None, False, ()) and not one.is_flag else ""
+        rows.append([names + value.rstrip(), (one.help or "").replace("|", "\\|") + default])
+    return table(("option", "meaning"), rows)
+
+
+def methods() -> str:
+    from memgrow.cli.methods import list_methods
+
+    known = list_methods()
+    letters = {one["name"]: one["letter"] for one in known["letters"]}
+    rows = [
+        [f"`{one['name']}`", ", ".join(one["grows"]) or "-", one["sees"], one["encoder"], one["about"]]
+        for one in known["methods"]
+        if one["name"].split("+")[-1] not in letters
+    ]
+    added = [[f"`{one['name']}`", one["letter"], one["encoder"], one["about"]] for one in known["letters"]]
+    bases = table(("method", "grows", "sees", "encoder", "what it does"), rows)
+    return f"{bases}\n\n{table(('addition', 'letter', 'encoder', 'what it does'), added)}\n\nFrom `memgrow methods`."
+
+
+def sentiment_methods() -> str:
     study = read("encoders/sentiment")["encoders"]["minilm"]["orders"]["1"]
     compared = read("sentiment/compare")
-    names = {"F+E": "`finetune+ema` (F+E), the default", "F+A": "`finetune+average` (F+A)", "F": "`finetune` (F)"}
+    names = {"F+E": "`finetune+ema` (F+E)", "F+A": "`finetune+average` (F+A)", "F": "`finetune` (F)"}
     names |= {"frozen+M": "`frozen+slots` (frozen+M)", "LoRA": "`lora`"}
     names |= {"ridge": "`ridge` with `projection=0` and `ridge=1000`"}
-    names |= {"F+V": "`finetune+vocab` (F+V), the default", "multi-task": "`multi-task`: retrained on everything"}
+    names |= {"F+V": "`finetune+vocab` (F+V)", "multi-task": "`multi-task`: retrained on everything"}
     rows = [["MiniLM", names["F+E"], *ends(histories())]]
     for name in ("F+A", "F", "frozen+M", "LoRA", "ridge", "multi-task"):
         test = study["rows"][name]["test"]
@@ -105,7 +252,7 @@ def readme() -> str:
         ("model", "method", "average accuracy at the end, %", "forgetting, points"),
         rows,
         f"Test accuracy on {', '.join(study['domains'])}, learned in this order; {len(histories())} seeds.",
-        f"From `memgrow adapt` ([histories]({DEFAULT_RUNS})), "
+        "From `memgrow adapt` ([histories](encoders/adapt-default)), "
         "`python -m research.encoders run --stream sentiment --data data/sentiment --orders 1 --seeds 5` and",
         f"{compare_command(compared)}.",
     )
@@ -114,15 +261,6 @@ def readme() -> str:
 def compare_command(found: Json) -> str:
     names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task", BAG, BAG_ALL))
     return f"`memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment`"
-
-
-def matrix() -> str:
-    rows = read("demo/demo")["runs"]["F+M+V"][0]["matrix"][:3]
-    names = [row["learned"][0] for row in rows]
-    lines = ["```text", "  after learning " + "".join(f"  {name:>7}" for name in names)]
-    for row in rows:
-        lines.append(f"  {row['learned'][0]:<15}" + "".join(f"  {100 * row['scores'][name]:7.1f}" for name in names))
-    return "\n".join([*lines, "```", "", f"From {demo_command()}, the first seed."])
 
 
 def demo_command() -> str:
@@ -629,7 +767,20 @@ STUDIES = [f"paper-table{number}" for number in range(1, 7)]
 STUDIES += [f"paper-{name}" for name in ("legend", "recommended", "slots", "rates", "conditions", "tuning", "theorem")]
 STUDIES += [f"study-{name}" for name in (*STREAMS, "slots")]
 STUDIES += [f"protocol-{family}" for family in ("bilstm", "encoder", "replies")]
-NAMED = (readme, matrix, demo, rehearsal, sentiment, bag_of_words, encoders_command, encoders_answer, encoders_short)
+NAMED = (
+    readme,
+    sentiment_methods,
+    commands,
+    methods,
+    tutorial,
+    demo,
+    rehearsal,
+    sentiment,
+    bag_of_words,
+    encoders_command,
+    encoders_answer,
+    encoders_short,
+)
 NAMED += (
     few_rows,
     protocol,
@@ -659,10 +810,14 @@ BLOCKS |= {
 
 
 def filled(text: str) -> str:
-    """A page with its blocks as they should be."""
+    """A page with its blocks as they should be. A block whose file is missing stays as it is."""
 
     def fill(found: re.Match[str]) -> str:
-        return f"<!-- figures: {found[1]} -->\n{BLOCKS[found[1]]()}\n<!-- end of figures -->"
+        try:
+            return f"<!-- figures: {found[1]} -->\n{BLOCKS[found[1]]()}\n<!-- end of figures -->"
+        except FileNotFoundError as error:
+            print(f"{found[1]}: {error.filename} is missing", file=sys.stderr)
+            return found[0]
 
     return MARK.sub(fill, text)
 
@@ -674,6 +829,10 @@ def main() -> None:
             print(page.relative_to(ROOT))
             if "--write" in sys.argv[1:]:
                 page.write_text(new, encoding="utf-8")
+    if not PICTURE.is_file() or PICTURE.read_text(encoding="utf-8") != picture():
+        print(PICTURE.relative_to(ROOT))
+        if "--write" in sys.argv[1:]:
+            PICTURE.write_text(picture(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The examples of README.md and docs/ run as they are, one after another, on small data."""
 
+import hashlib
 import json
 import os
 import re
@@ -12,37 +13,41 @@ import pytest
 from typer.testing import CliRunner
 
 from memgrow.cli import app
-from memgrow.cli import settings as recipes
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
-from memgrow.models import hub
-from memgrow.models.hub import read_encoder
+from memgrow.models.hub import NOTE, WEIGHTS
 from tests.support.tiny_encoder import make_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-SETUP = ("make ", "pip ", "memgrow encoder get ")  # a tiny encoder takes the place of MiniLM
-SHELL = ("|", ">", "&", "$", ";")
+FENCE = re.compile(r"^```([\w ]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+NOTEBOOK = ROOT / "docs/tutorial.ipynb"
+SHELL = re.compile(r"[|>&$;]|^(?!memgrow)")  # what only a shell can run
 
 pytestmark = pytest.mark.docs
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the files of the examples, an encoder called minilm, and recipes with fewer epochs."""
+    """A folder with the files of the examples, a corpus called sentiment and a tiny encoder called minilm."""
     monkeypatch.chdir(tmp_path)
-    tiny = make_encoder(tmp_path / "tiny")
-    monkeypatch.setattr(hub, "find_encoder", lambda spec: read_encoder(tiny if spec == "minilm" else spec, spec))
+    encoder = make_encoder(tmp_path / "encoders/minilm")
+    sha256 = hashlib.sha256((encoder / WEIGHTS).read_bytes()).hexdigest()
+    (encoder / NOTE).write_text(json.dumps({"sha256": {WEIGHTS: sha256}}))
+    monkeypatch.setenv("MEMGROW_ENCODERS", str(encoder.parent))
+    monkeypatch.setenv("MEMGROW_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for domain, thing in (("books", "book"), ("dvds", "film")):
         for split, words in (("train", "quiet dull bright slow rich"), ("test", "warm thin")):
-            rows = [
-                {"text": f"{opening}, {word} {thing} number {number}", "label": label}
-                for word in words.split()
-                for number in range(12)
-                for opening, label in (("a moving", "good"), ("a boring", "bad"))
-            ]
-            Path(f"{domain}_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            write(f"{domain}_{split}.jsonl", reviews(thing, words, ("good", "bad")))
+    for domain in ("films", "products", "editorials", "tweets"):
+        splits = {"train": "quiet dull bright slow rich", "validation": "deep", "test": "warm thin"}
+        rows = [
+            {**row, "split": split, "group": row["text"]}
+            for split, words in splits.items()
+            for row in reviews(domain[:-1], words, ("positive", "negative"))
+        ]
+        write(f"data/sentiment/{domain}.jsonl", rows)
     rows = [f'"a {kind} film {number}",{kind}\n' for number in range(20) for kind in ("good", "bad")]
     Path("dvds.csv").write_text("text,label\n" + "".join(rows))
     rows = [
@@ -52,11 +57,21 @@ def folder(tmp_path, monkeypatch):
         for answer in ("yes", "no")
     ]
     Path("pairs.tsv").write_text("question\tanswer\tverdict\ttopic\n" + "".join(rows))
-    for name, recipe in recipes.SHIPPED.items():
-        shorter = tmp_path / f"short-{recipe.name}"
-        shorter.write_text(re.sub(r"\bepochs: \d+", "epochs: 3", recipe.read_text(encoding="utf-8")), encoding="utf-8")
-        monkeypatch.setitem(recipes.SHIPPED, name, shorter)
     return tmp_path
+
+
+def reviews(thing, words, labels):
+    return [
+        {"text": f"{opening}, {word} {thing} number {number}", "label": label}
+        for word in words.split()
+        for number in range(12)
+        for opening, label in zip(("a moving", "a boring"), labels, strict=True)
+    ]
+
+
+def write(name, rows):
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture
@@ -77,29 +92,24 @@ def test_examples_run(page, folder, methods):
         elif language == "shell":
             run_shell(code)
     if page.name == "tutorial.md":
-        learner = Learner.load("model")
-        assert learner.history.domains == ("kitchen", "harbour", "clinic")
-        assert learner.predict([("the soup was sharp", "the soup was thick")])[0].label == "entailment"
-        assert not Path("model/training").exists()
+        assert Learner.load("plain").history.domains == ("tweets",)
+        assert Learner.load("model").history.domains == ("tweets", "products")
 
 
-def test_the_python_of_the_readme_continues_when_it_runs_again(folder):
-    code = next(code for language, code in FENCE.findall(PAGES[0].read_text(encoding="utf-8")) if language == "python")
-    for _ in range(2):
-        exec(compile(code, "README.md", "exec"), {})
-    assert len(Learner.load("reviews").history.stages) == 2
+def test_the_notebook_runs(folder):
+    names = {}
+    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+        assert not cell.get("outputs")
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), NOTEBOOK.name, "exec"), names)
+    assert names["learner"].history.domains == ("tweets", "products")
 
 
 def run_shell(code):
-    lines = [line for line in code.splitlines() if line and not line.startswith(SETUP)]
-    if any(sign in line for sign in SHELL for line in lines):
-        paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", "\n".join(lines)], check=True, env={**os.environ, "PATH": paths}
-        )
-        return
-    for line in lines:  # in this process: importing torch takes longer than the example
-        program, *words = shlex.split(line, comments=True)
-        assert program == "memgrow"
+    for line in code.splitlines():
+        if SHELL.search(line.partition(" #")[0]):
+            subprocess.run(["bash", "-euo", "pipefail", "-c", line], check=True)
+            continue
+        _, *words = shlex.split(line, comments=True)  # in this process: importing torch takes longer than the example
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, f"{line}\n{result.output}"
