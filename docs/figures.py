@@ -101,9 +101,9 @@ def claimed() -> dict[str, dict[str, float]]:
     found = read("memory/readings")["streams"]
     return {
         stream: {
-            "plain fine-tuning": found[stream]["finetune"]["last"],
+            "fine-tuning": found[stream]["finetune"]["last"],
             "memgrow": found[stream]["finetune+ema"]["conflict"],
-            "retraining on all data": found[stream]["multi-task"]["last"],
+            "retrained on all": found[stream]["multi-task"]["last"],
         }
         for stream in CLAIMED
     }
@@ -143,28 +143,21 @@ text { font: 18px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 
 def picture() -> str:
     """The picture of the README as SVG: bars of accuracy, on a card that suits light and dark pages."""
-    drawn, y = (
-        [f"<style>{STYLE}</style>", '<text x="20" y="36">Accuracy after the last domain, on all domains</text>'],
-        80,
-    )
-    for stream, methods in claimed().items():
-        if not CLAIMED[stream][1]:
-            continue
+    title = "Accuracy on all domains after the last one"
+    drawn, y = [f'<text x="20" y="36">{title}</text>'], 80
+    for stream in (stream for stream, (_, short) in CLAIMED.items() if short):
         drawn.append(f'<text class="title" x="20" y="{y}">{CLAIMED[stream][1]}</text>')
-        for number, (name, value) in enumerate(methods.items()):
-            y += 32
-            drawn.append(f'<text x="20" y="{y}">{name}</text>')
-            drawn.append(
-                f'<rect class="bar{number}" x="220" y="{y - 17}" width="{2.2 * value:.0f}" height="22" rx="3"/>'
-            )
-            drawn.append(f'<text class="title" x="{228 + 2.2 * value:.0f}" y="{y}">{value:.1f}%</text>')
+        for number, (name, value) in enumerate(claimed()[stream].items()):
+            y, width = y + 32, round(2.7 * value)
+            drawn += [
+                f'<text x="20" y="{y}">{name}</text>',
+                f'<rect class="bar{number}" x="170" y="{y - 17}" width="{width}" height="22" rx="3"/>',
+                f'<text class="title" x="{width + 178}" y="{y}">{value:.1f}%</text>',
+            ]
         y += 50
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 520 {y - 30}" width="640" role="img">'
     card = f'<rect class="card" x="0.5" y="0.5" width="519" height="{y - 31}" rx="10"/>'
-    size = f'viewBox="0 0 520 {y - 30}" width="640" role="img"'
-    label = "<title>Average accuracy over all domains at the end</title>"
-    return "\n".join(
-        [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', label, drawn[0], card, *drawn[1:], "</svg>", ""]
-    )
+    return "\n".join([opening, f"<title>{title}</title>", f"<style>{STYLE}</style>", card, *drawn, "</svg>", ""])
 
 
 def commands() -> str:
@@ -185,22 +178,23 @@ def commands() -> str:
     def shared_by_several(one: Any) -> bool:
         return uses[one.opts[0], one.help] > (1 if one.rich_help_panel else 2)
 
-    parts, group = [], ""
+    parts: list[str] = []
     for panel, name, found in shown:
-        parts += [f"## {panel}"] if panel != group else []
-        group = panel
-        about, _, example = re.sub(r"\s*\n(?!\n)\s*", " ", found.help.replace("\n\n", "\0")).partition("Example: ")
-        words = [
-            one.metavar if one.required else f"[{one.metavar}]" for one in found.params if one not in options[name]
-        ]
-        words = [word + "..." * (one.nargs == -1) for word, one in zip(words, found.params, strict=False)]
+        if f"## {panel}" not in parts:
+            parts.append(f"## {panel}")
+        texts = [" ".join(text.split()) for text in found.help.split("\n\n")]
         own = [one for one in options[name] if not shared_by_several(one)]
-        shared = [one for one in options[name] if one not in own and one.opts[0] != "--help"]
-        usage = " ".join([f"memgrow {name}", *words, "[OPTIONS]"])
-        parts += [f"### {name}", about.replace("\0", "\n\n").strip(), f"`{usage}`"]
-        parts += [f"Example: `{example.strip(chr(0)).strip()}`"] if example else []
+        shared = [f"`{one.opts[0]}`" for one in options[name] if one not in own and one.opts[0] != "--help"]
+        words = [
+            (one.metavar if one.required else f"[{one.metavar}]") + "..." * (one.nargs == -1)
+            for one in found.params
+            if one.param_type_name == "argument"
+        ]
+        parts += [f"### {name}", *(text for text in texts if not text.startswith("Example: "))]
+        parts.append("`" + " ".join([f"memgrow {name}", *words, "[OPTIONS]"]) + "`")
+        parts += [text.replace("Example: ", "Example: `") + "`" for text in texts if text.startswith("Example: ")]
         parts += [option_table(own)] if own else []
-        parts += ["Also: " + ", ".join(f"`{one.opts[0]}`" for one in shared) + "."] if shared else []
+        parts += [f"Also: {', '.join(shared)}."] if shared else []
     common = {one.opts[0]: one for some in options.values() for one in some if shared_by_several(one)}
     return "\n\n".join([*parts, "## Options of several commands", option_table(list(common.values()))])
 
@@ -769,10 +763,10 @@ STUDIES += [f"study-{name}" for name in (*STREAMS, "slots")]
 STUDIES += [f"protocol-{family}" for family in ("bilstm", "encoder", "replies")]
 NAMED = (
     readme,
-    sentiment_methods,
+    tutorial,
     commands,
     methods,
-    tutorial,
+    sentiment_methods,
     demo,
     rehearsal,
     sentiment,
@@ -780,8 +774,6 @@ NAMED = (
     encoders_command,
     encoders_answer,
     encoders_short,
-)
-NAMED += (
     few_rows,
     protocol,
     five_genres,

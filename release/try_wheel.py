@@ -3,8 +3,8 @@
     python release/try_wheel.py [--python python3.13] [--texts 800] [--json times.json]        (or: make try-wheel)
 
 The commands are read from README.md; what it installs from a checkout is installed from the wheel.
-They run in a folder of their own, with files of made-up reviews under the names that the README speaks of, and with
-caches of their own, so that the encoder is fetched anew. Without the package index that step fails, and says so.
+They run in a folder of their own, with files of made-up reviews, and with caches of their own, so that corpus and
+encoder are fetched anew. Without the package index that step fails, and says so.
 Nothing of the checkout can be imported there. Needs nothing but Python.
 """
 
@@ -14,7 +14,6 @@ import os
 import random
 import re
 import resource
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```([\w ]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 FIRST = (  # the README shows an encoder first; the stopwatch is for the other way as well
-    "memgrow adapt words/ books_train.jsonl books_test.jsonl",
+    "memgrow adapt words/ books_train.jsonl books_test.jsonl --encoder lstm",
     'memgrow predict words/ "a quiet, moving book"',
 )
 LAST = (  # what needs the encoder, and no training
@@ -91,12 +90,11 @@ class Environment:
         self.run(name, [*pip, f"{self.wheel}{extras}"])
 
     def shell(self, line: str) -> None:
-        first, *words = shlex.split(line, comments=True)
-        if first == "pip":
+        if line.startswith("pip "):
             extras = re.search(r"\.(\[.+\])", line)
             self.install(extras[1] if extras else "")
         else:
-            self.run(line.partition("  #")[0], [str(self.bin / first), *words])
+            self.run(line.partition("  #")[0], ["bash", "-euc", line])
 
     def python(self, name: str, code: str) -> None:
         self.run(name, [str(self.bin / "python"), "-c", code])
@@ -127,7 +125,7 @@ def steps(environment: Environment) -> None:
     for line in FIRST:
         environment.shell(line)
     for number, (language, code) in enumerate(FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8"))):
-        if language == "shell":
+        if language.startswith("shell"):
             for line in code.splitlines():
                 if line and not line.startswith(NOT_OF_A_WHEEL):
                     environment.shell(line)
