@@ -54,7 +54,7 @@ def name_of(page: Path) -> str:
 
 def own_pages() -> list[Path]:
     """README and docs/, without results/ and research/."""
-    return [page for page in pages() if not {"research", "results"} & {*page.relative_to(ROOT).parts}]
+    return [page for page in pages() if "research" not in page.parts and page.parent.name != "results"]
 
 
 def prose(page: Path) -> str:
