@@ -126,7 +126,7 @@ def tutorial() -> str:
                 f"{100 * row['scores'][one]:.1f}" if one in row["scores"] else "-" for one in ("tweets", "products")
             ]
             rows.append([about, row["learned"][0], *cells])
-    header = ("method", "after learning", "tweets, %", "products, %")
+    header = ("method", "after learning", "tweets, %", "shop, %")
     return table(header, rows, "From `memgrow inspect plain/ --json` and `memgrow inspect model/ --json`.")
 
 

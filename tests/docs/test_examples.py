@@ -93,7 +93,7 @@ def test_examples_run(page, folder, methods):
             run_shell(code)
     if page.name == "tutorial.md":
         assert Learner.load("plain").history.domains == ("tweets",)
-        assert Learner.load("model").history.domains == ("tweets", "products")
+        assert Learner.load("model").history.domains == ("tweets", "shop")
 
 
 def test_the_notebook_runs(folder):
@@ -102,7 +102,7 @@ def test_the_notebook_runs(folder):
         assert not cell.get("outputs")
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), NOTEBOOK.name, "exec"), names)
-    assert names["learner"].history.domains == ("tweets", "products")
+    assert names["learner"].history.domains == ("tweets", "shop")
 
 
 def run_shell(code):
