@@ -119,13 +119,9 @@ def readme() -> str:
 def tutorial() -> str:
     rows = []
     for name, about in (("plain", "fine-tuning"), ("model", "the default")):
-        domains: dict[str, float] = {}
         for row in read(f"tutorial/{name}")["matrix"]:
-            domains |= row["scores"]
-            cells = [
-                f"{100 * row['scores'][one]:.1f}" if one in row["scores"] else "-" for one in ("tweets", "products")
-            ]
-            rows.append([about, row["learned"][0], *cells])
+            scores = [row["scores"].get(domain) for domain in ("tweets", "shop")]
+            rows.append([about, row["learned"][0], *("-" if one is None else f"{100 * one:.1f}" for one in scores)])
     header = ("method", "after learning", "tweets, %", "shop, %")
     return table(header, rows, "From `memgrow inspect plain/ --json` and `memgrow inspect model/ --json`.")
 
