@@ -538,7 +538,7 @@ def privacy() -> str:
         words = one.get("words_found", {}).get("stored", "-")
         rows.append([about, *("not stored" if value is None else f"{value:.2f}" for value in best), str(words)])
     watched = "; ".join(
-        f"of a domain with {size} texts `memgrow watch` notices {100 * one['noise']:.0f}% of windows of other domains, "
+        f"of a domain with {size} texts `memgrow drift` notices {100 * one['noise']:.0f}% of windows of other domains, "
         f"without noise {100 * one['none']:.0f}%"
         for size, one in found["drift_noticed"].items()
     )
