@@ -119,7 +119,7 @@ def readme() -> str:
 def tutorial() -> str:
     rows = []
     for name, about in (("plain", "fine-tuning"), ("model", "the default")):
-        for row in read(f"tutorial/{name}")["matrix"]:
+        for row in read(f"tutorial/{name}")["history"]["matrix"]:
             scores = [row["scores"].get(domain) for domain in ("tweets", "shop")]
             rows.append([about, row["learned"][0], *("-" if one is None else f"{100 * one:.1f}" for one in scores)])
     header = ("method", "after learning", "tweets, %", "shop, %")
