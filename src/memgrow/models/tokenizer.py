@@ -1,5 +1,8 @@
 """From examples to tokens: words, or the word pieces of a pretrained encoder."""
 
+import base64
+import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -14,6 +17,9 @@ from memgrow.models.hub import EncoderFiles, encoders_extra
 from memgrow.models.settings import ModelSettings
 
 ODDITIES = "a \u00e9 \u4e2d \U0001f600 \x00 !"  # a tokenizer that can read these has a piece for what it does not know
+
+GROWTH = {"ByteLevel": 4.0, "NFKC": 18.0, "NFKD": 18.0}  # characters that these may make of one
+MAX_GROWTH = 10_000
 
 
 def tokenize_for(
@@ -53,6 +59,10 @@ class PieceTokenizer:
             from tokenizers import Tokenizer
         with _model_errors():
             self._tokenizer: Any = Tokenizer.from_str(text)
+            values = json.loads(text)
+        growth = _growth(values.get("normalizer")) * _growth(values.get("pre_tokenizer"))
+        if max(growth, self._tokenizer.num_special_tokens_to_add(True)) > MAX_GROWTH:
+            raise ModelError("tokenizer.json makes far more of a text than it has: do not trust it")
         self._tokenizer.no_padding()
         # A text that spells out [SEP] is a text about separators, not a pair.
         self._tokenizer.encode_special_tokens = True
@@ -107,6 +117,20 @@ class PieceTokenizer:
         cut = sum(bool(encoding.overflowing) for encoding in encodings)
         grouped = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
         return Tokenized(grouped, [example.label for example in examples], cut, numbered=True)
+
+
+def _growth(step: Any) -> float:
+    """How many characters a step may make of one: steps in a row can fill any memory."""
+    if not isinstance(step, dict):
+        return 1
+    if isinstance(parts := step.get("normalizers", step.get("pretokenizers")), list):
+        return math.prod(map(_growth, parts))
+    if "pattern" in step and "content" in step:
+        return max(1.0, len(step["content"]) / max(1, len(step["pattern"].get("String", ""))))
+    if "precompiled_charsmap" in step:
+        raw = base64.b64decode(step["precompiled_charsmap"])
+        return max(map(len, raw[4 + int.from_bytes(raw[:4], "little") :].split(b"\0")))
+    return 1 + len(step["prepend"]) if "prepend" in step else GROWTH.get(step.get("type"), 1)
 
 
 @contextmanager
