@@ -116,7 +116,7 @@ def picture_format(path: Path) -> str:
 
 
 def save_picture(path: Path, draw: "Callable[[], Figure]", named: bool = True) -> None:
-    """Write a plot and say where it is; without matplotlib, say that there is none. `named`: the user named the file."""
+    """Write a plot and say where it is; without matplotlib, say so. `named`: the user named the file."""
     from memgrow.data.disk import atomic_open, open_output
     from memgrow.evaluation.plots import save_figure
 

@@ -58,11 +58,11 @@ class PieceTokenizer:
         with encoders_extra():
             from tokenizers import Tokenizer
         with _model_errors():
+            steps = json.loads(text)
+            growth = math.prod(_growth(steps.get(name)) for name in ("normalizer", "pre_tokenizer", "post_processor"))
+            if growth > MAX_GROWTH:
+                raise ValueError("it makes far more of a text than there is")
             self._tokenizer: Any = Tokenizer.from_str(text)
-            values = json.loads(text)
-        growth = _growth(values.get("normalizer")) * _growth(values.get("pre_tokenizer"))
-        if max(growth, self._tokenizer.num_special_tokens_to_add(True)) > MAX_GROWTH:
-            raise ModelError("tokenizer.json makes far more of a text than it has: do not trust it")
         self._tokenizer.no_padding()
         # A text that spells out [SEP] is a text about separators, not a pair.
         self._tokenizer.encode_special_tokens = True
@@ -123,8 +123,11 @@ def _growth(step: Any) -> float:
     """How many characters a step may make of one: steps in a row can fill any memory."""
     if not isinstance(step, dict):
         return 1
-    if isinstance(parts := step.get("normalizers", step.get("pretokenizers")), list):
+    if isinstance(parts := step.get("normalizers", step.get("pretokenizers", step.get("processors"))), list):
         return math.prod(map(_growth, parts))
+    if isinstance(specials := step.get("special_tokens"), dict):
+        longest = max((len(one["ids"]) for one in specials.values()), default=1)
+        return float(len([*step["single"], *step["pair"]]) * longest)
     if "pattern" in step and "content" in step:
         return max(1.0, len(step["content"]) / max(1, len(step["pattern"].get("String", ""))))
     if "precompiled_charsmap" in step:
