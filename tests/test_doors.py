@@ -3,12 +3,13 @@
 import ast
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from memgrow.data.processes import process_pool
+from memgrow.data.processes import process_pool, start_module
 
 PACKAGE = Path(__file__).parents[1] / "src" / "memgrow"
 DOORS = {PACKAGE / "data" / "disk.py", PACKAGE / "data" / "processes.py"}
@@ -73,6 +74,12 @@ def test_files_are_written_and_processes_started_at_one_place(path):
 )
 def test_a_way_around_is_found(line):
     assert [*bypasses(line)]
+
+
+def test_a_module_imports_nothing_of_the_working_folder(tmp_path):
+    (tmp_path / "platform.py").write_text("raise SystemExit(3)\n")
+    with start_module("platform", cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        assert process.wait(60) == 0
 
 
 def test_a_pool_imports_nothing_of_the_working_folder(tmp_path, monkeypatch):

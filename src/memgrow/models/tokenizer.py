@@ -133,7 +133,7 @@ def _growth(step: Any) -> float:
     if "precompiled_charsmap" in step:
         raw = base64.b64decode(step["precompiled_charsmap"])
         return max(map(len, raw[4 + int.from_bytes(raw[:4], "little") :].split(b"\0")))
-    return 1 + len(step["prepend"]) if "prepend" in step else GROWTH.get(step.get("type"), 1)
+    return 1 + len(step["prepend"]) if "prepend" in step else GROWTH.get(str(step.get("type")), 1)
 
 
 @contextmanager
