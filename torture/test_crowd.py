@@ -64,7 +64,7 @@ def test_ten_writers_and_ten_readers(kinds: dict[str, Kind], tmp_path: Path, cou
 
 
 @pytest.mark.parametrize("meeting", ["refused", "waits", "killed"])
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(3))
 def test_a_second_command_meets_one_that_is_at_work(
     meeting: str, number: int, kinds: dict[str, Kind], tmp_path: Path, rng: Random, count: Count
 ) -> None:

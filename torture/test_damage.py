@@ -26,7 +26,7 @@ from torture.models import Kind, state
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "models"
 MADE = ("BiLSTM, F+M+V", "BiLSTM, rehearsal", "BiLSTM, EWC, no versions", "replies, F+M+V", "encoder, frozen+M")
 OLD = ("0.1.0-classifier", "0.1.0-responder", "text-two-versions", "format-2-encoder")
-MUTATIONS = 150  # of each model
+MUTATIONS = 75  # of each model
 SUMS, RESULT, LARGE = ("manifest.json", "checksums.json"), "result", 1 << 40
 TEXTS = ("the soup is fine", "\u00e9\u0301 \U0001f469\u200d \u202e 3,000", "a" * 500, "word " * 50)
 NUMBERS = (-1, 0, 1, 7, 100_000, 1 << 31, 1 << 62, 1 << 64, 10**400, 1.5, 1e308, float("inf"), float("nan"))

@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from memgrow import Learner, MemgrowError
+from memgrow.cli.settings import read_settings
 from memgrow.data import load_stream
 from torture.models import Kind
 
 EXAMPLES = 1500
+SECTIONS = ("method", "seed", "model", "training", "options")
 COLUMNS = ("text", "label", "split", "premise", "hypothesis", "message", "response", "gold_label", "", "a")
 LOOSE = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
@@ -41,6 +43,7 @@ FILES: dict[str, st.SearchStrategy[str]] = {
     "data.jsonl": json_rows.map(json_lines),
     "data.csv": table_rows.map(table),
     "data.tsv": table_rows.map(lambda rows: table(rows, "\t")),
+    "recipe.yaml": st.dictionaries(texts | st.sampled_from(SECTIONS), values, max_size=4).map(json.dumps) | st.text(),
 }
 
 
@@ -66,7 +69,7 @@ def test_files(name: str, tmp_path: Path, request: pytest.FixtureRequest, count:
             content = content[:start] + new + content[start + length :]
         path = tmp_path / (f"{name}.gz" if packed else name)
         path.write_bytes(gzip.compress(content, 1) if packed else content)
-        one_line(lambda: load_stream([path]))
+        one_line(lambda: read_settings(path) if name == "recipe.yaml" else load_stream([path]))
 
     check()
     count("files", EXAMPLES)

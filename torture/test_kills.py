@@ -22,7 +22,7 @@ KINDS = (
     "encoder, frozen+M",
 )
 SIGNALS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
-CHAINS, LONGEST = 4, 8  # of each kind; kills in one of them
+CHAINS, LONGEST = 3, 8  # of each kind; kills in one of them
 
 Count = Callable[[str, int], None]
 
@@ -31,13 +31,11 @@ def save(model: Path) -> Callable[[], None]:
     return lambda: Learner.load(model, device="cpu").save(model, keep_versions=2)
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("kind", KINDS[:2])
 @pytest.mark.parametrize("what", ["new model", "second domain", "undo", "save"])
 def test_killed_before_every_file_operation(
     kind: str, what: str, kinds: dict[str, Kind], tmp_path: Path, count: Count
 ) -> None:
-    if what == "undo" and "no versions" in kind:
-        pytest.skip("there is nothing to go back to")
     one = kinds[kind]
     before = tmp_path / "before"
     before.mkdir()

@@ -46,20 +46,21 @@ def test_answers_are_those_of_the_digest_they_name(
                     note()
                     published += 1
                 for _ in one.data[1:]:
-                    client.post("/rollback", json={}).raise_for_status()
+                    assert client.post("/rollback", json={}).raise_for_status().json()["digest"] in expected
                     rolled_back += 1
         return published, rolled_back
 
-    async def ask() -> list[tuple[str, Shares]]:
+    async def ask() -> list[tuple[str, int, Shares]]:
         texts = [{"premise": first, "hypothesis": second} for first, second in INPUTS]
-        answers: list[tuple[str, Shares]] = []
+        answers: list[tuple[str, int, Shares]] = []
 
         async def client() -> None:
             while time.monotonic() < until:
                 answer = await http.post("/predict", json={"inputs": texts})
                 assert answer.status_code == 200, answer.text
                 found: dict[str, Any] = answer.json()
-                answers.append((found["digest"], [share["probabilities"] for share in found["predictions"]]))
+                shares = [share["probabilities"] for share in found["predictions"]]
+                answers.append((found["digest"], found["version"], shares))
 
         limits = httpx.Limits(max_connections=CLIENTS, max_keepalive_connections=CLIENTS)
         async with httpx.AsyncClient(base_url=server.address, timeout=60, limits=limits) as http:
@@ -72,11 +73,13 @@ def test_answers_are_those_of_the_digest_they_name(
             changing = thread.submit(change)
             answers = asyncio.run(ask())
             published, rolled_back = changing.result(300)
-        for digest, shares in answers:
+        for digest, _, shares in answers:
             for own, right in zip(shares, expected[digest], strict=True):
                 assert own == pytest.approx(right, abs=1e-5)
         assert published > 1
-        assert len({digest for digest, _ in answers}) > 2
+        versions = {(digest, version) for digest, version, _ in answers}
+        assert len(versions) == len({digest for digest, _ in versions}) > 2
+        assert "trainer failed" not in server.log.read_text()  # each domain is trained once
     finally:
         server.kill()
     count("answers to 200 clients", len(answers))

@@ -30,6 +30,7 @@ MISTAKES = {  # what is wrong: (content of data.jsonl, further words, what the s
     "impossible value": (ROWS, ("--set", "hidden=0"), "at least 1"),
     "unknown device": (ROWS, ("--device", "tpu"), "device"),
     "missing recipe": (ROWS, ("--recipe", "no.yaml"), "no.yaml"),
+    "long recipe": ("method: finetune\n" * 10_000, ("--recipe", "data.jsonl"), "too long"),
     "missing vectors": (ROWS, ("--vectors", "no.txt"), "no.txt"),
     "missing watch": (ROWS, ("--watch", "no.jsonl"), "no.jsonl"),
     "unknown encoder": (ROWS, ("--encoder", "no-such-encoder"), "no-such-encoder"),

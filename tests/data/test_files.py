@@ -241,6 +241,23 @@ def test_a_parquet_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatc
         list(files.read_rows(path))
 
 
+def test_a_text_that_a_parquet_file_repeats_is_counted_before_it_is_made(tmp_path):
+    """One page holds the text, and each of its rows a few bits: 2,000 bytes came to 10 GB."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    text = pyarrow.array(["a" * (4 << 20)])
+    repeated = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 256), text)
+    for column in (repeated, repeated.cast(pyarrow.string())):
+        table = pyarrow.table({"text": column, "label": ["x", "y"] * 128, "more": [[1]] * 256})
+        parquet.write_table(table, path := tmp_path / "bomb.parquet", compression="zstd")
+        del table
+        before = pyarrow.default_memory_pool().max_memory()
+        with pytest.raises(DataError, match="unpacks to more"):
+            list(read_rows(path))
+        assert pyarrow.default_memory_pool().max_memory() == before
+
+
 @pytest.mark.parametrize("name", ["bomb.jsonl.gz", "bomb.csv.gz", "bomb.tsv.gz", "bomb.ndjson.gz"])
 def test_a_compressed_file_that_unpacks_to_too_much_is_refused(tmp_path, name):
     header, row = (b"text\tlabel\n", b"a\tx\n") if ".tsv" in name else (b"text,label\n", b"a,x\n")

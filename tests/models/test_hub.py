@@ -38,6 +38,8 @@ def test_licences_and_notices_are_kept(folder):
     assert read_encoder(folder).licences == {}
     (folder / "LICENSE").write_text("Apache-2.0")
     (folder / "NOTICE.txt").write_text("a notice")
+    (folder.parent / "id_rsa").write_text("a secret")
+    (folder / "LICENSE-extra").symlink_to(folder.parent / "id_rsa")
     assert read_encoder(folder).licences == {"LICENSE": "Apache-2.0", "NOTICE.txt": "a notice"}
 
 
@@ -57,7 +59,32 @@ def without_pieces(folder):
     edit_config(folder, vocab_size=None)
 
 
+def steps(**kinds):
+    """A tokenizer of a few bytes that would make of a letter more than any memory holds."""
+
+    def make(folder):
+        table = json.loads((folder / "tokenizer.json").read_bytes())
+        (folder / "tokenizer.json").write_text(json.dumps(table | kinds))
+
+    return make
+
+
+CLS = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
+TEXTS = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
+LONGER = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+BOMBS = {
+    "normalizer": {"type": "Sequence", "normalizers": [LONGER] * 4},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 60},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [CLS] * 4000 + TEXTS[:1],
+        "pair": TEXTS,
+        "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1] * 4000, "tokens": ["a"] * 4000}},
+    },
+}
 DAMAGE = {
+    **{f"a {name} without bounds": (steps(**{name: one}), "far more") for name, one in BOMBS.items()},
     "not a folder": (lambda folder: (shutil.rmtree(folder), folder.write_text("")), "folder"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),

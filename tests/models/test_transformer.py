@@ -299,6 +299,14 @@ def test_a_family_that_cannot_be_read_is_refused(other, family):
         make(other(family))
 
 
+@pytest.mark.parametrize("size", ["type_vocab_size", "max_position_embeddings"])
+def test_a_configuration_takes_no_more_room_than_its_weights(folder, size, monkeypatch):
+    monkeypatch.setattr("transformers.AutoModel.from_pretrained", lambda *_, **__: pytest.fail("it takes the room"))
+    edit_config(folder, **{size: 10**9})
+    with pytest.raises(ModelError, match="weights"):
+        make(read_encoder(folder))
+
+
 # Tokenizers
 
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from memgrow.data.disk import TRAINING
 from memgrow.errors import ModelError
 from memgrow.storage import folder
 from memgrow.storage.checkpoint import find_faults
-from memgrow.storage.folder import LOCK, hold
-from tests.storage.conftest import answers, load
+from memgrow.storage.folder import LOCK, VERSIONS, hold
+from memgrow.storage.versions import undo
+from tests.storage.conftest import answers, load, tree
 
 FORK = multiprocessing.get_context("fork")
 
@@ -58,14 +61,32 @@ def test_a_thread_may_hold_a_lock_twice_and_another_may_not(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing was written"
 
 
-def test_the_lock_follows_no_link(stages, model, tmp_path) -> None:
-    precious = tmp_path / "precious"
-    precious.write_text("mine")
-    (model / LOCK).unlink()
-    (model / LOCK).symlink_to(precious)
+@pytest.mark.parametrize("name", [LOCK, VERSIONS, f"{VERSIONS}/0009", TRAINING])
+def test_a_writer_follows_no_link(stages, model, tmp_path, name) -> None:
+    """Otherwise somebody's model would lead to a folder of photographs, of which years look like versions."""
+    (precious := tmp_path / "precious").mkdir()
+    if (model / name).is_dir():
+        shutil.copytree(model / name, precious, dirs_exist_ok=True)
+        shutil.rmtree(model / name)
+    (model / name).unlink(missing_ok=True)
+    (precious / "2019").mkdir()
+    (precious / "2019" / "photo").write_text("mine")
+    (model / name).symlink_to(precious)
+    before = tree(precious)
+    for change in (lambda: stages[3].save(model), lambda: undo(model)):
+        with pytest.raises(ModelError, match="symbolic link"):
+            change()
+    assert tree(precious) == before
+
+
+def test_a_first_writer_follows_no_link(stages, tmp_path) -> None:
+    (tmp_path / "precious" / "0001").mkdir(parents=True)
+    (tmp_path / "precious" / "0001" / "photo").write_text("mine")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / VERSIONS).symlink_to(tmp_path / "precious")
     with pytest.raises(ModelError, match="symbolic link"):
-        stages[3].save(model)
-    assert precious.read_text() == "mine"
+        stages[1].save(tmp_path / "m")
+    assert tree(tmp_path / "precious") == {"0001/photo": b"mine"}
 
 
 def save_often(path: Path, learners, count: int, failed) -> None:

@@ -115,14 +115,14 @@ def picture_format(path: Path) -> str:
     return name
 
 
-def save_picture(path: Path, draw: "Callable[[], Figure]") -> None:
-    """Write a plot and say where it is; without matplotlib, say that there is none."""
-    from memgrow.data.disk import open_output
+def save_picture(path: Path, draw: "Callable[[], Figure]", named: bool = True) -> None:
+    """Write a plot and say where it is; without matplotlib, say so. `named`: the user named the file."""
+    from memgrow.data.disk import atomic_open, open_output
     from memgrow.evaluation.plots import save_figure
 
     try:
         figure = draw()
-        with open_output(path) as file:
+        with (open_output if named else atomic_open)(path) as file:
             save_figure(figure, file, picture_format(path))
     except SettingsError as error:
         note_to_stderr(f"There is no picture: {error}")

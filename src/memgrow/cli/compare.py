@@ -193,7 +193,7 @@ def _write(content: dict[str, Any], results: Path, draw: "Callable[[], Figure]")
 
     atomic_write(results, pack_json(content))
     say(f"The figures are in {results}.")
-    save_picture(results.with_suffix(".png"), draw)
+    save_picture(results.with_suffix(".png"), draw, named=False)
     try:
         write_report(read_results(results), results.with_name(REPORT))
     except SettingsError as error:

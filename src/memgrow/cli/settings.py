@@ -27,6 +27,7 @@ SECTIONS: dict[str, type[Any]] = {
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
 LARGEST = 2**31 - 1
+MAX_RECIPE = 1 << 16  # characters
 SHIPPED = {file.stem: file for file in (Path(__file__).parent / "recipes").glob("*.yaml")}
 
 
@@ -82,7 +83,11 @@ def read_settings(path: Path | None, words: Iterable[str] = (), encoder: str | N
 
 def _read_recipe(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_RECIPE + 1)
+        if len(text) > MAX_RECIPE:
+            raise SettingsError(f"{path} is too long for a recipe: give the settings alone")
+        found = yaml.safe_load(text)
     except OSError as error:
         raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

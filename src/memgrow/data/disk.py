@@ -107,7 +107,7 @@ def cache_folder(kind: str, variable: str | None = None) -> Path:
 
 
 MAX_TEXT_BYTES = 1 << 27  # of a file that holds no tensors: vocabulary, history, configuration
-MAX_UNPACKED, MAX_RATIO = 64 << 20, 100  # bytes, beyond which a file may unpack to so many times its own size
+MAX_UNPACKED, MAX_RATIO = 16 << 20, 100  # bytes, beyond which a file may unpack to so many times its own size
 TENSORS = ".safetensors"
 TRAINING = "training"  # folder of an unfinished training in a model's folder
 
@@ -307,6 +307,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
         storage = own.untyped_storage().data_ptr()
         packed[name] = own.clone() if storage in seen else own
         seen.add(storage)
+    path.unlink(missing_ok=True)  # it may be a link
     save_file(packed, path, metadata)
     sync_file(path)
 

@@ -196,17 +196,27 @@ def _check_unique(place: str, names: Iterable[str]) -> None:
 
 
 def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
+    """Rows without their nested and binary columns, of which memgrow reads none."""
     try:
         import pyarrow
-        from pyarrow.parquet import ParquetFile
+        from pyarrow import types
+        from pyarrow.parquet import ParquetFile, read_schema
     except ImportError:
         raise SettingsError(f"reading {path} needs pyarrow: pip install 'memgrow[arrow]', or save it as CSV") from None
+
+    def is_text(kind: Any) -> bool:
+        return bool(types.is_string(kind) or types.is_large_string(kind))
+
     try:
-        with ParquetFile(path) as file:
-            _check_unique(str(path), file.schema_arrow.names)
+        schema = read_schema(path)
+        _check_unique(str(path), schema.names)
+        # A repeated text takes no room before `_bytes_of` has counted it.
+        texts = [one.name for one in schema if is_text(getattr(one.type, "value_type", one.type))]
+        simple = [one.name for one in schema if types.is_primitive(one.type) or types.is_null(one.type)]
+        with ParquetFile(path, read_dictionary=texts) as file:
             unpacked, first = 0, 1
-            for batch in file.iter_batches(PARQUET_BATCH):
-                unpacked += batch.nbytes
+            for batch in file.iter_batches(PARQUET_BATCH, columns=[n for n in schema.names if n in {*texts, *simple}]):
+                unpacked += sum(map(_bytes_of, batch.columns))
                 check_unpacked(path, unpacked)
                 yield from enumerate(batch.to_pylist(), first)
                 first += len(batch)
@@ -214,6 +224,16 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
         raise
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read by pyarrow ({brief(error)}); it is damaged: save it again") from None
+
+
+def _bytes_of(column: Any) -> int:
+    """How large a column of a batch is, with each text as often as it occurs."""
+    import pyarrow.compute
+
+    if not hasattr(column, "dictionary"):
+        return 8 * len(column)
+    lengths = pyarrow.compute.binary_length(column.dictionary)
+    return 8 * len(column) + (pyarrow.compute.sum(lengths.take(column.indices)).as_py() or 0)
 
 
 READERS: dict[str, Reader] = {

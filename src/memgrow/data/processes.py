@@ -20,10 +20,11 @@ MAX_LINE, KEPT_LINES = 2000, 20  # of what a child writes to standard error
 
 
 def start_module(module: str, *words: str, search: tuple[str, ...] = (), **options: Any) -> subprocess.Popen[bytes]:
-    """Start `python -P -m MODULE`. `search` comes before PYTHONPATH, whose relative paths hold also with `cwd`."""
+    """Start `python -m MODULE`. `search` comes before PYTHONPATH, whose relative paths hold also with `cwd`."""
     paths = [*search, *(str(Path(one).absolute()) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one)]
     environment = {**os.environ, **options.pop("env", {}), "PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.Popen([sys.executable, "-P", "-m", module, *words], env=environment, **options)
+    environment["PYTHONSAFEPATH"] = "1"  # as -P, and for its own children too
+    return subprocess.Popen([sys.executable, "-m", module, *words], env=environment, **options)
 
 
 def relay_errors(stream: IO[bytes]) -> list[str]:

@@ -246,11 +246,11 @@ def rebuild(
         if "projection" in shape and stored.get("heads.0.0.weight", ())[:1] != (shape["projection"],):
             raise unfit("another number of random features than heads.0.0.weight")
         _check_shapes(DomainMemory.sizes(shape.get("domain_memory", {"entries": ()})), stored)
-        if files is None:
-            with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
-                _check_shapes(_shapes_of(rebuild(task, settings, labels, shape)), stored, exactly=True)
-        else:
+        if files is not None:
             check_sizes(json.loads(files.config), stored)
+        with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
+            model = rebuild(task, settings, labels, shape, files=files)
+        _check_shapes(_shapes_of(model), stored, exactly=files is None)
 
     def encoder() -> Encoder:
         if isinstance(settings, PretrainedSettings):
@@ -266,8 +266,6 @@ def rebuild(
     if isinstance(model, Classifier) and "domain_memory" in shape:
         base = cast(PretrainedEncoder, encoder()) if settings.is_pretrained else None
         model.memory = DomainMemory.restore(shape["domain_memory"], base)
-    if stored is not None:
-        _check_shapes(_shapes_of(model), stored)
     return model
 
 

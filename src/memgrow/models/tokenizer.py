@@ -1,5 +1,8 @@
 """From examples to tokens: words, or the word pieces of a pretrained encoder."""
 
+import base64
+import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -14,6 +17,9 @@ from memgrow.models.hub import EncoderFiles, encoders_extra
 from memgrow.models.settings import ModelSettings
 
 ODDITIES = "a \u00e9 \u4e2d \U0001f600 \x00 !"  # a tokenizer that can read these has a piece for what it does not know
+
+GROWTH = {"ByteLevel": 4.0, "NFKC": 18.0, "NFKD": 18.0}  # characters that these may make of one
+MAX_GROWTH = 10_000
 
 
 def tokenize_for(
@@ -52,6 +58,10 @@ class PieceTokenizer:
         with encoders_extra():
             from tokenizers import Tokenizer
         with _model_errors():
+            steps = json.loads(text)
+            growth = math.prod(_growth(steps.get(name)) for name in ("normalizer", "pre_tokenizer", "post_processor"))
+            if growth > MAX_GROWTH:
+                raise ValueError("it makes far more of a text than there is")
             self._tokenizer: Any = Tokenizer.from_str(text)
         self._tokenizer.no_padding()
         # A text that spells out [SEP] is a text about separators, not a pair.
@@ -107,6 +117,23 @@ class PieceTokenizer:
         cut = sum(bool(encoding.overflowing) for encoding in encodings)
         grouped = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
         return Tokenized(grouped, [example.label for example in examples], cut, numbered=True)
+
+
+def _growth(step: Any) -> float:
+    """How many characters a step may make of one: steps in a row can fill any memory."""
+    if not isinstance(step, dict):
+        return 1
+    if isinstance(parts := step.get("normalizers", step.get("pretokenizers", step.get("processors"))), list):
+        return math.prod(map(_growth, parts))
+    if isinstance(specials := step.get("special_tokens"), dict):
+        longest = max((len(one["ids"]) for one in specials.values()), default=1)
+        return float(len([*step["single"], *step["pair"]]) * longest)
+    if "pattern" in step and "content" in step:
+        return max(1.0, len(step["content"]) / max(1, len(step["pattern"].get("String", ""))))
+    if "precompiled_charsmap" in step:
+        raw = base64.b64decode(step["precompiled_charsmap"])
+        return max(map(len, raw[4 + int.from_bytes(raw[:4], "little") :].split(b"\0")))
+    return 1 + len(step["prepend"]) if "prepend" in step else GROWTH.get(str(step.get("type")), 1)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from memgrow.data.batches import Encoded, by_length, collate, token_mask
+from memgrow.data.disk import stored_shapes
 from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
 from memgrow.models.base import Encoder
-from memgrow.models.hub import WORKS, EncoderFiles, encoders_extra
+from memgrow.models.hub import WORKS, EncoderFiles, encoders_extra, unfit
 from memgrow.models.settings import PretrainedSettings
 from memgrow.models.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
@@ -297,6 +299,10 @@ def build_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Modu
 def load_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
     assert files.weights is not None
     with _transformers(files.name) as library:
+        with torch.device("meta"):  # a configuration of a few bytes can ask for any amount of memory
+            needed = sum(one.numel() for one in library.AutoModel.from_config(**_options(files, settings)).parameters())
+        if needed > (stored := sum(map(math.prod, stored_shapes(files.weights).values()))):
+            raise unfit(f"it needs {needed:,} weights, and there are {stored:,}")
         backbone, loaded = library.AutoModel.from_pretrained(
             files.weights.parent,
             local_files_only=True,

@@ -1,12 +1,12 @@
 """The bodies of requests, and the examples in them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memgrow.data import Example
 from memgrow.data.inputs import input_of
-from memgrow.errors import DataError
+from memgrow.errors import DataError, listed
 from memgrow.serve.settings import ServeSettings
 from memgrow.training.checks import check_examples
 
@@ -23,6 +23,19 @@ EXPECTED = {
 
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def stop_at_first_error(cls, value: Any) -> Any:
+        """Pydantic would describe each wrong part of a large body, for seconds."""
+        if isinstance(value, dict):
+            if len(value) > len(cls.model_fields):
+                raise ValueError(f"the fields are {listed(cls.model_fields)}, and no others")
+            given = value.get("inputs", [value["input"]] if "input" in value else [])
+            for number, one in enumerate(given if isinstance(given, list) else (), 1):
+                if not all(isinstance(part, str) for part in (one.values() if isinstance(one, dict) else [one])):
+                    raise ValueError(f"input {number} is neither a string nor an object of strings")
+        return value
 
 
 class PredictRequest(Body):

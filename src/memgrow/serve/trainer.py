@@ -1,4 +1,4 @@
-"""The training process: `python -P -m memgrow.serve.trainer FOLDER`, started by the service.
+"""The training process: `python -m memgrow.serve.trainer FOLDER`, started by the service.
 
 It reads its order from standard input and leaves its progress, the trained model and the result in the job's folder.
 Killed and started again it resumes. When the service ends, its end of the pipe closes and the process exits.
@@ -114,7 +114,7 @@ def run(folder: Path, order: Order) -> None:
 
 
 def _exit_with_parent() -> None:
-    sys.stdin.buffer.read(1)  # returns at the end of the pipe: nothing more is ever written to it
+    os.read(0, 1)  # returns at the end of the pipe; `sys.stdin` would keep a lock, and Python abort at its end
     os._exit(1)
 
 

@@ -310,8 +310,9 @@ def _acquire(path: Path, wait: float, on_wait: Callable[[str], None] | None) -> 
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise ModelError(f"{path} is read-only: allow writing to it (chmod u+w), or work on a copy of it")
         path.mkdir(parents=True, exist_ok=True)
-        if place.is_symlink():
-            raise ModelError(f"{place} is a symbolic link: remove it")
+        for own in (place, path / TRAINING, path / VERSIONS, *path.glob(f"{VERSIONS}/*")):
+            if own.is_symlink():
+                raise ModelError(f"{own} is a symbolic link: remove it")
         lock = FileLock(place, is_singleton=True)
         try:
             lock.acquire(timeout=0)
