@@ -148,10 +148,10 @@ def test_the_texts_of_a_pair_may_be_read_apart(files):
 
 
 def test_a_text_that_spells_out_a_special_piece_forges_none(files):
-    special = {tokenizer_of(files).number(piece) for piece in FAMILIES[files.name].specials}
+    special = {tokenizer_of(files)._tokenizer.token_to_id(piece) for piece in FAMILIES[files.name].specials}
     for text in ("a [SEP] b", "a </s> b", "[CLS] [PAD] <pad> <s> <mask> [MASK]"):
         (row,) = encoded(files, [text]).texts[0]
-        assert not special & set(row[1:-1]) - {tokenizer_of(files).number(FAMILIES[files.name].unknown)}
+        assert not special & set(row[1:-1]) - {tokenizer_of(files)._tokenizer.token_to_id(FAMILIES[files.name].unknown)}
 
 
 @pytest.mark.parametrize("longest", [12, 400])
