@@ -148,10 +148,10 @@ def test_the_texts_of_a_pair_may_be_read_apart(files):
 
 
 def test_a_text_that_spells_out_a_special_piece_forges_none(files):
-    special = {tokenizer_of(files).number(piece) for piece in FAMILIES[files.name].specials}
+    special = {tokenizer_of(files)._tokenizer.token_to_id(piece) for piece in FAMILIES[files.name].specials}
     for text in ("a [SEP] b", "a </s> b", "[CLS] [PAD] <pad> <s> <mask> [MASK]"):
         (row,) = encoded(files, [text]).texts[0]
-        assert not special & set(row[1:-1]) - {tokenizer_of(files).number(FAMILIES[files.name].unknown)}
+        assert not special & set(row[1:-1]) - {tokenizer_of(files)._tokenizer.token_to_id(FAMILIES[files.name].unknown)}
 
 
 @pytest.mark.parametrize("longest", [12, 400])
@@ -326,33 +326,3 @@ def test_many_texts_get_the_answers_of_each_alone(files, precision, monkeypatch)
         monkeypatch.setitem(transformer.TOKENS_AT_ONCE, "cpu", count)
         torch.testing.assert_close(model.logits(data), alone, rtol=tolerance, atol=tolerance)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-# Dropout
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_entries_are_dropped_with_the_probability_and_the_rest_is_scaled(share):
-    torch.manual_seed(0)
-    ones = torch.ones(400, 1003)
-    found = transformer.Dropout(share)(ones)
-    kept = found != 0
-    error = (share * (1 - share) / ones.numel()) ** 0.5
-    assert float((~kept).double().mean()) == pytest.approx(share, abs=5 * error + 2**-17)
-    assert float(found[kept].min()) == float(found[kept].max()) == pytest.approx(1 / (1 - share), rel=1e-4)
-    between = torch.corrcoef(kept[:, :64].double().T).fill_diagonal_(0).abs()
-    assert float(between.max()) < 5 / 400**0.5, "entries are independent, although four come of one draw"
-
-
-def test_dropout_of_torch_is_replaced_and_of_nothing_else():
-    class Own(nn.Dropout):
-        pass
-
-    whole = nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.2), Own(0.3)), nn.Dropout(0.4).eval())
-    transformer.replace_dropout(whole)
-    kinds = [type(module) for module in whole.modules()]
-    assert kinds == [nn.Sequential, nn.Sequential, nn.Linear, transformer.Dropout, Own, transformer.Dropout]
-    found = [(one.p, one.training) for one in whole.modules() if type(one) is transformer.Dropout]
-    assert found == [(0.2, True), (0.4, False)]
-    states = torch.randn(4, 5)
-    assert torch.equal(whole[1](states), states)

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import pickle
 
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN
-from memgrow.nn.growth import EXTRA, json_to_tensor
+from memgrow.nn.growth import EXTRA
 
 SHAPE = {"num_layers": 2, "bidirectional": True, "slot_size": 3}
 
@@ -40,6 +41,10 @@ LAYERS = {
     "MemoryBank": (bank, lambda: bank(0)),
 }
 EACH = pytest.mark.parametrize(("make", "make_empty"), LAYERS.values(), ids=LAYERS)
+
+
+def packed(value):
+    return torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
 
 
 def banks(layer):
@@ -120,10 +125,10 @@ def test_without_slots_a_state_dict_has_no_trace_of_them(make, make_empty):
     "stored",
     [
         torch.tensor([1, 2], dtype=torch.uint8),
-        json_to_tensor({"segments": [["books", 10**12, False]]}),
-        json_to_tensor({"segments": [["books", 5, 0], [7, 2, True], ["c", 3, False]]}),
-        json_to_tensor([]),
-        json_to_tensor({"segments": 3}),
+        packed({"segments": [["books", 10**12, False]]}),
+        packed({"segments": [["books", 5, 0], [7, 2, True], ["c", 3, False]]}),
+        packed([]),
+        packed({"segments": 3}),
         "books",
     ],
     ids=["no JSON", "too many", "wrong types", "no segments", "a number", "text"],

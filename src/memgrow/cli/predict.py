@@ -1,7 +1,6 @@
 """`memgrow predict` and `chat`: labels for texts, or replies to them."""
 
 import csv
-import io
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -183,23 +182,19 @@ class CsvRows:
     """Rows below a header: all fields of the row, then the prediction with a column for each label."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
-        self._write, self._header = write, list[str]()
+        self.write = lambda line: write(line.encode(errors="backslashreplace").decode())
+        self._rows: csv.DictWriter[str] | None = None
 
     def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
         fields = given.fields or dict(zip(("text", "pair"), given.example.texts, strict=False))
         columns = _flat(prediction)
         row = {_free_name(name, fields, columns): value for name, value in fields.items()} | columns
-        if not self._header:
-            self._header = list(row)
-            self._line(self._header)
-        if unknown := [name for name in row if name not in self._header]:
+        if self._rows is None:
+            self._rows = csv.DictWriter(self, list(row), lineterminator="")
+            self._rows.writeheader()
+        if unknown := [name for name in row if name not in self._rows.fieldnames]:
             raise DataError(f"{given.example.where}: the first row has no field {listed(unknown)}: write .jsonl")
-        self._line([_cell(row.get(name)) for name in self._header])
-
-    def _line(self, cells: list[str]) -> None:
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(cells)
-        self._write(line.getvalue().encode(errors="backslashreplace").decode())
+        self._rows.writerow({name: _cell(value) for name, value in row.items()})
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class Columns:
         return found
 
     def _with_reply(self, names: Collection[str], where: str, labelled: bool) -> "Columns | None":
-        """Message and reply; None for a file with labels."""
+        """Message and reply; None for a file with labels, which win beside a text or beside half a dialogue."""
         named = [role for role in ("pair", "label") if getattr(self, role) is not None]
         if self.reply is not None and named:
             raise SettingsError(f"a reply has no {named[0]}: give --reply or --{named[0]}, not both")
@@ -93,12 +93,14 @@ class Columns:
         reply = self.reply or _first_of(REPLIES, names, taken)
         message = self.text or _first_of(MESSAGES, names, (*taken, reply))
         if self.reply is None:
-            texts = self._texts(names)
-            has_text = self.text is not None or texts is not None
-            has_label = any(name in names for name in LABELS)
-            if named or (texts and texts[1]):
-                return None
-            if not _is_dialogue(message, reply, has_text=has_text, has_label=has_label, labelled=labelled):
+            texts, has_label = self._texts(names), any(name in names for name in LABELS)
+            if self.text is not None or texts is not None:
+                is_dialogue = labelled and not has_label and reply is not None
+            elif labelled:
+                is_dialogue = bool(message and reply) or (not has_label and bool(message or reply))
+            else:
+                is_dialogue = message is not None
+            if named or (texts and texts[1]) or not is_dialogue:
                 return None
         if message is None or (labelled and reply is None):
             missing, role = ("messages", "text") if message is None else ("replies", "reply")
@@ -126,15 +128,6 @@ def _available(names: Collection[str]) -> str:
 
 def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None]) -> str | None:
     return next((name for name in usual if name in names and name not in taken), None)
-
-
-def _is_dialogue(message: str | None, reply: str | None, *, has_text: bool, has_label: bool, labelled: bool) -> bool:
-    """Whether a file has replies rather than labels; a label beside a text, or beside half a dialogue, wins."""
-    if has_text:
-        return labelled and not has_label and reply is not None
-    if not labelled:
-        return message is not None
-    return bool(message and reply) or (not has_label and bool(message or reply))
 
 
 NO_GOLD_LABEL = "-"  # MultiNLI and SNLI mark pairs without an agreed label by it

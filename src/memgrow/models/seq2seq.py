@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.data.text import PADDING_INDEX
@@ -125,7 +125,7 @@ class Responder(Model):
 
     def _inputs(self, known: "TeacherForced") -> PackedSequence:
         """The vectors that the decoder reads; the rows of the first step are the first ones."""
-        count, inputs = known.shape[0], known.inputs
+        count, inputs = len(known.steps), known.inputs
         start = self.decoder.start.expand(count, -1)
         vectors = torch.cat((start, self.encoder.embedding(inputs.data[count:])))
         return inputs._replace(data=self.encoder.dropout(vectors))
@@ -240,29 +240,25 @@ class TeacherForced(NamedTuple):
 
     inputs: PackedSequence  # of word indices (rows); in the rows of the first step there is no word
     targets: Tensor  # (rows)
-    positions: Tensor  # (rows): where in (B, L + 1), flattened, each row belongs
-    shape: tuple[int, int]  # (B, L + 1)
+    steps: Tensor  # (B), on the CPU
 
     def spread(self, rows: Tensor) -> Tensor:
         """Packed rows (rows, ...) as (B, L + 1, ...), with zeros after the end of a reply."""
-        flat = rows.new_zeros(self.shape[0] * self.shape[1], *rows.shape[1:])
-        return flat.index_copy(0, self.positions, rows).view(*self.shape, *rows.shape[1:])
+        return pad_packed_sequence(self.inputs._replace(data=rows), batch_first=True)[0]
 
     def gather(self, spread: Tensor) -> Tensor:
-        return spread.flatten(0, 1).index_select(0, self.positions)
+        return _packed(spread, self.steps).data
 
 
 def teacher_forced(replies: Tensor, lengths: Tensor) -> TeacherForced:
     """Word indices (B, L) and lengths (B, 0 or more); what follows the end of a reply is ignored."""
-    replies, ends = replies[:, : int(lengths.max())], lengths.to(replies.device).unsqueeze(1)
-    inputs = F.pad(replies, (1, 0))
+    replies, ends, steps = replies[:, : int(lengths.max())], lengths.to(replies.device).unsqueeze(1), lengths.cpu() + 1
     targets = F.pad(replies, (0, 1)).scatter(1, ends, END)
-    positions = torch.arange(inputs.numel(), device=inputs.device).view_as(inputs)
-    packed = pack_padded_sequence(positions, lengths.cpu() + 1, batch_first=True, enforce_sorted=False)
-    at = packed.data
-    return TeacherForced(
-        packed._replace(data=inputs.flatten()[at]), targets.flatten()[at], at, (inputs.shape[0], inputs.shape[1])
-    )
+    return TeacherForced(_packed(F.pad(replies, (1, 0)), steps), _packed(targets, steps).data, steps)
+
+
+def _packed(rows: Tensor, steps: Tensor) -> PackedSequence:
+    return pack_padded_sequence(rows, steps, batch_first=True, enforce_sorted=False)
 
 
 @dataclass(frozen=True)

@@ -77,11 +77,6 @@ class PieceTokenizer:
         if not count or (isinstance(embeddings, int) and count > embeddings):
             raise ModelError(f"tokenizer.json has {count:,} pieces and the model {embeddings}: copy the right one")
 
-    def number(self, piece: str) -> int | None:
-        """The number of a piece, such as [SEP]."""
-        found: int | None = self._tokenizer.token_to_id(piece)
-        return found
-
     def separator(self) -> int | None:
         """The piece after which the second text of a pair begins, if that has its own token type, as BERT's has."""
         with self._lock:

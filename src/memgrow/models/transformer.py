@@ -293,7 +293,7 @@ def max_length(config: Any) -> int:
 
 def build_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
     with _transformers(files.name) as library:
-        return replace_dropout(library.AutoModel.from_config(**_options(files, settings)))
+        return cast(nn.Module, library.AutoModel.from_config(**_options(files, settings)))
 
 
 def load_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
@@ -314,7 +314,7 @@ def load_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Modul
     mismatched = (key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])
     if wrong := sorted({*loaded["missing_keys"], *mismatched}):
         raise ModelError(f"{files.name}: {wrong[0]} does not fit its config.json; fetch the encoder again")
-    return replace_dropout(backbone)
+    return cast(nn.Module, backbone)
 
 
 def _options(files: EncoderFiles, settings: PretrainedSettings) -> dict[str, Any]:
@@ -351,28 +351,3 @@ def _transformers(name: str) -> Iterator[Any]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-class Dropout(nn.Dropout):
-    """`torch.nn.Dropout` with cheaper random numbers on a CPU: one draw of 64 bits decides on four entries.
-
-    The probability is rounded to a 65,536th, and what is kept is scaled to fit.
-    """
-
-    def forward(self, states: Tensor) -> Tensor:
-        if not self.training or states.device.type != "cpu" or self.p in (0, 1) or self.inplace:
-            return super().forward(states)
-        steps = 1 << 16
-        dropped, count = min(round(self.p * steps), steps - 1), states.numel()
-        draws = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)
-        keep = draws[:count].view(states.shape) >= dropped - (1 << 15)
-        return states * keep.to(states.dtype).mul_(steps / (steps - dropped))
-
-
-def replace_dropout(module: nn.Module) -> nn.Module:
-    """The module, with `Dropout` in the place of every `torch.nn.Dropout` within."""
-    for parent in module.modules():
-        for name, child in parent.named_children():
-            if type(child) is nn.Dropout:
-                setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))
-    return module

@@ -1,6 +1,7 @@
 """The memory bank: slots of a key and a value each, which are read by attention and belong to domains."""
 
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn.growth import EXTRA, Draw, GrowingModule, Growth, json_to_tensor, tensor_to_json
+from memgrow.nn.growth import EXTRA, Draw, GrowingModule, Growth
 from memgrow.nn.kernels import Memory, attend
 
 
@@ -139,7 +140,8 @@ class MemoryBank(GrowingModule):
     def get_extra_state(self) -> Tensor | None:
         """The owners of slots, for a state dict; None while there are no slots."""
         owners = [[segment.domain, len(segment), segment.biased] for segment in self.segments]
-        return json_to_tensor({"segments": owners}) if owners else None
+        packed = json.dumps({"segments": owners}).encode("ascii")
+        return torch.tensor(list(packed), dtype=torch.uint8) if owners else None
 
     def set_extra_state(self, state: Any) -> None:
         """Take over the names of owners, where slots are as many."""
@@ -174,9 +176,11 @@ def segments_in(state_dict: Mapping[str, Any], prefix: str) -> list[tuple[str, i
 
 
 def _unpack_segments(state: Any) -> list[tuple[str, int, bool]]:
+    """What `get_extra_state` packed, also where the bytes have been cast to another dtype since."""
     try:
-        segments = [(domain, slots, biased) for domain, slots, biased in tensor_to_json(state)["segments"]]
-    except (TypeError, ValueError, KeyError):
+        stored = json.loads(bytes(state.to("cpu", torch.uint8).tolist()))["segments"]
+        segments = [(domain, slots, biased) for domain, slots, biased in stored]
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         segments = []
     kinds = {tuple(map(type, segment)) for segment in segments}
     if kinds != {(str, int, bool)} or any(slots < 1 for _, slots, _ in segments):

@@ -1,7 +1,6 @@
 """Growth of parameters, the optimizer's state and whatever describes them: in one call, together or not at all."""
 
 import copy
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -74,19 +73,6 @@ class WithoutExtraState(nn.Module):
         for name in [name for name in found if name.startswith(prefix) and name.endswith(f".{EXTRA}")]:
             del found[name]
         return found
-
-
-def json_to_tensor(value: object) -> Tensor:
-    """A value as the bytes of its JSON."""
-    return torch.tensor(list(json.dumps(value).encode("ascii")), dtype=torch.uint8)
-
-
-def tensor_to_json(tensor: Any) -> Any:
-    """The value that `json_to_tensor` packed, also where the bytes have been cast to another dtype since."""
-    try:
-        return json.loads(bytes(tensor.to("cpu", torch.uint8).tolist()))
-    except (AttributeError, ValueError, TypeError, RecursionError) as error:
-        raise SettingsError(f"the entry {EXTRA} of this state dict is damaged: it names no owners of slots") from error
 
 
 Module = TypeVar("Module", bound=nn.Module)

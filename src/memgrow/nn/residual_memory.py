@@ -84,15 +84,6 @@ class ResidualMemory(GrowingModule):
             shares.append(weights / (1 + weights.sum(-1, keepdim=True)) if self._is_adapter else weights)
         return torch.cat(shares, dim=-1)
 
-    def contents(self, states: Tensor) -> dict[str, Tensor]:
-        """What the slots of each domain add to states (..., width), by domain: of the same shape."""
-        added: dict[str, Tensor] = {}
-        for number, segment in enumerate(self.bank.segments):
-            values = self.bank.values[segment.start : segment.stop]
-            content = self._weights(states, number).to(values) @ values
-            added[segment.domain] = added[segment.domain] + content if segment.domain in added else content
-        return added
-
     def queries(self, states: Tensor, domain: str) -> Tensor:
         """The queries to the newest slots of a domain: (..., key_size)."""
         return self._query(states, self._newest(domain))

@@ -115,8 +115,24 @@ class ResumeFolder:
         """Restore the random number generators and return what `save` was given; None if there is nothing to resume."""
         if self.folder is None or not self.is_unfinished:
             return None
+        path = self.folder / STATE
         try:
-            return self._load(self.folder / STATE)
+            state = json.loads(read_metadata(path)["state"])
+            if state["stage"] < self.stage:  # that training has ended and was saved
+                self.clear()
+                return None
+            for name, ours in self.key.items():
+                if state["key"].get(name) != ours:
+                    raise UnfinishedError(
+                        f"{self.folder} holds an unfinished training with another {name}: run that command again, "
+                        "or remove that folder to give it up"
+                    )
+            tensors = load_tensors(path)
+            train_state, rng_state = TrainState.from_json(state["train_state"]), under(tensors, "rng_state")
+            torch.set_rng_state(rng_state["cpu"])
+            if "cuda" in rng_state:
+                torch.cuda.set_rng_state(rng_state["cuda"])
+            return train_state, tensors
         except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise self.unusable(error) from error
 
@@ -138,25 +154,6 @@ class ResumeFolder:
         return UnfinishedError(
             f"{self.folder} holds a training that cannot be resumed ({brief(error)}): remove that folder to start over"
         )
-
-    def _load(self, path: Path) -> tuple[TrainState, dict[str, Tensor]] | None:
-        state = json.loads(read_metadata(path)["state"])
-        if state["stage"] < self.stage:  # that training has ended and was saved
-            self.clear()
-            return None
-        for name, ours in self.key.items():
-            if state["key"].get(name) != ours:
-                raise UnfinishedError(
-                    f"{self.folder} holds an unfinished training with another {name}: run that command again, "
-                    "or remove that folder to give it up"
-                )
-        tensors = load_tensors(path)
-        train_state = TrainState.from_json(state["train_state"])
-        rng_state = under(tensors, "rng_state")
-        torch.set_rng_state(rng_state["cpu"])
-        if "cuda" in rng_state:
-            torch.cuda.set_rng_state(rng_state["cuda"])
-        return train_state, tensors
 
     def clear(self) -> None:
         """The training has ended and its result is saved."""
