@@ -529,6 +529,7 @@ def privacy() -> str:
         "private": "the same with `keys=private`",
         "counts": "key of a BiLSTM's domain (`+memory`)",
         "vocabulary": "`vocabulary.json`, `min_documents=2`",
+        "vocabulary_5": "`vocabulary.json`, `min_documents=5`",
     }
     sizes = ("30", "100", "300", "1000")
     rows = []

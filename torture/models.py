@@ -57,7 +57,7 @@ def warm_up(folder: Path, kinds: dict[str, Kind]) -> None:
     """Run commands in this process, so that its forks have imported what they need."""
     for name in ("BiLSTM, F+M+V", "encoder, F+E"):
         one, model = kinds[name], folder / f"warm-up-{name[:4]}"
-        for words in (("adapt", model, *one.data[:2], *one.options), ("undo", model), ("verify", model)):
+        for words in (("adapt", model, *one.data[:2], *one.options), ("undo", model), ("inspect", model, "--verify")):
             result = CliRunner().invoke(app, list(map(str, words)))
             assert result.exit_code == 0, result.output
 

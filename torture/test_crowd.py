@@ -57,7 +57,7 @@ def test_ten_writers_and_ten_readers(kinds: dict[str, Kind], tmp_path: Path, cou
     expected = sorted(name for learned, _ in written for name in learned)
     _, *found = Learner.load(model, device="cpu").history.domains
     assert sorted(found) == expected
-    assert run(memgrow("verify", model)).code == 0
+    assert run(memgrow("inspect", model, "--verify")).code == 0
     count("adaptations by ten writers", len(expected))
     count("of them refused at first", sum(refused for _, refused in written))
     count("loads by ten readers", sum(int((results / f"reader-{n}").read_text()) for n in range(READERS)))

@@ -87,7 +87,7 @@ def tried(model: Path, whole: str) -> str:
         fault = None if same else wrong_answers(Learner.load(model, device="cpu"))
     except MemgrowError as raised:
         error = str(raised)
-    verified = CliRunner().invoke(app, ["verify", str(model)], prog_name="memgrow", catch_exceptions=False)
+    verified = CliRunner().invoke(app, ["inspect", str(model), "--verify"], prog_name="memgrow", catch_exceptions=False)
     if error is not None:
         if "\n" in error or len(error) > 700:
             return f"no line: {error[:500]!r}"

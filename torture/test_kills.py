@@ -64,7 +64,7 @@ def test_killed_before_every_file_operation(
         found = state(model)
         assert found in (old, new), f"before operation {number}"
         if found:
-            verified = run(memgrow("verify", model))
+            verified = run(memgrow("inspect", model, "--verify"))
             assert verified.code == 0, f"before operation {number}: {verified.output}"
         if found == old or what != "undo":
             again = run(work(model))

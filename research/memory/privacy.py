@@ -2,7 +2,8 @@
 
 DATA is the folder of the corpus sentiment. An attacker has a statistic of some texts and knows other texts of the same
 kind. Membership: a score of texts should not separate those that were used from others (AUC 0.5). Inversion: a beam
-search over words should not find a text that the domain has many times.
+search over words should not find a text that the domain has many times. Names of statistics after DATA: membership by
+these alone is measured again.
 """
 
 import json
@@ -10,7 +11,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from memgrow import Learner
 from memgrow.data import Example
-from memgrow.data.batches import Encoded, encode, tokenize_examples
+from memgrow.data.batches import Encoded, Tokenized, encode, tokenize_examples
 from memgrow.data.text import Vocabulary, store_words, tokenize
 from memgrow.evaluation.drift import ALPHA, EXACT_TEXTS, MIN_TEXTS, judge, summarize, text_features
 from memgrow.models import PretrainedEncoder, PretrainedSettings
@@ -58,12 +59,24 @@ class Pool:
         self.examples = [Example(text, label=label) for text, label in rows]
         self.words = tokenize_examples(self.examples, 400)
         self.features = torch.from_numpy(text_features(self.words.texts))
-        learner = Learner.create("finetune", encoder="minilm", device="cpu")
-        settings = learner.settings
+
+    @cached_property
+    def learner(self) -> Learner:
+        return Learner.create("finetune", encoder="minilm", device="cpu")
+
+    @property
+    def tokenize(self) -> Callable[[Sequence[Example]], Tokenized]:
+        return self.learner.config.tokenize
+
+    @cached_property
+    def encoder(self) -> PretrainedEncoder:
+        settings = self.learner.settings
         assert isinstance(settings, PretrainedSettings)
-        self.encoder = PretrainedEncoder.create(settings, learner.encoder or find_encoder("minilm")).eval()
-        self.tokenize = learner.config.tokenize
-        self.vectors = self.encoded_vectors(self.examples).double()
+        return PretrainedEncoder.create(settings, self.learner.encoder or find_encoder("minilm")).eval()
+
+    @cached_property
+    def vectors(self) -> Tensor:
+        return self.encoded_vectors(self.examples).double()
 
     def encoded_vectors(self, examples: Sequence[Example]) -> Tensor:
         return features(self.encoder, encode(self.tokenize(examples), Vocabulary()))
@@ -138,8 +151,8 @@ def private(pool: Pool, members: list[int], candidates: list[int], background: l
     return by_key(key, pool.vectors[candidates], pool.vectors[background])
 
 
-def stored_vocabulary(pool: Pool, members: list[int]) -> Vocabulary:
-    return store_words(Vocabulary(), [pool.words.texts[index] for index in members], 1, 2).vocabulary
+def stored_vocabulary(pool: Pool, members: list[int], least: int = 2) -> Vocabulary:
+    return store_words(Vocabulary(), [pool.words.texts[index] for index in members], 1, least).vocabulary
 
 
 def document_shares(pool: Pool, texts: list[int], vocabulary: Vocabulary) -> Tensor:
@@ -164,8 +177,8 @@ def counts(pool: Pool, members: list[int], candidates: list[int], background: li
     }
 
 
-def vocabulary(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
-    known = stored_vocabulary(pool, members)
+def vocabulary(pool: Pool, members: list[int], candidates: list[int], background: list[int], least: int = 2) -> Scores:
+    known = stored_vocabulary(pool, members, least)
     frequency = Counter(word for index in background for word in set(pool.words.texts[index][0]))
     given = [set(pool.words.texts[index][0]) for index in candidates]
     rare = [sum(np.log(len(background) / (frequency[w] + 1)) * (1 if w in known else -1) for w in one) for one in given]
@@ -182,6 +195,7 @@ STATISTICS: dict[str, Attack] = {
     "private": private,
     "counts": counts,
     "vocabulary": vocabulary,
+    "vocabulary_5": partial(vocabulary, least=5),
 }
 
 
@@ -193,6 +207,12 @@ def membership(pool: Pool, attack: Attack, size: int) -> dict[str, float]:
         for name, scores in attack(pool, members, [*members, *others], background).items():
             found.setdefault(name, []).append(auc(scores[:size], scores[size:]))
     return {name: round(fmean(values), 3) for name, values in found.items()}
+
+
+def aucs(pool: Pool, name: str) -> dict[str, dict[str, float]]:
+    """AUC of the attacks on a statistic by number of texts."""
+    sizes = [size for size in SIZES if name != "drift" or size >= MIN_TEXTS]
+    return {str(size): membership(pool, STATISTICS[name], size) for size in sizes}
 
 
 # Inversion: a domain has one text many times, among others
@@ -333,6 +353,11 @@ def rows_of(folder: Path, name: str) -> list[tuple[str, str]]:
 def main() -> None:
     folder = Path(sys.argv[1])
     pool = Pool(rows_of(folder, "films"))
+    if chosen := sys.argv[2:]:
+        value = json.loads(RESULT.read_bytes())
+        value["statistics"] |= {name: {"auc": aucs(pool, name)} for name in chosen}
+        RESULT.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        return
     members, _, background = pool.draw(random.Random(0), 100)
     words = [*dict.fromkeys(word for index in background for word in pool.words.texts[index][0]), *SECRET]
     domains, texts = [], []
@@ -343,9 +368,8 @@ def main() -> None:
         labels = [int(label == "positive") for _, label in rows]
         domains.append((labels[:600], vectors[:600], vectors[600:]))
     found: dict[str, Any] = {}
-    for name, attack in STATISTICS.items():
-        sizes = [size for size in SIZES if name != "drift" or size >= MIN_TEXTS]
-        found[name] = {"auc": {str(size): membership(pool, attack, size) for size in sizes}}
+    for name in STATISTICS:
+        found[name] = {"auc": aucs(pool, name)}
         if name in INVERTED:
             found[name]["words_found"] = INVERTED[name](pool, members, background, words)
         print(name, json.dumps(found[name]), flush=True)
