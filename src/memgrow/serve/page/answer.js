@@ -63,9 +63,7 @@ function showExamples(examples) {
 }
 
 /** The first texts of a file that the user has chosen; they stay in the browser until one is asked. */
-export function addExamples(rows, chosen) {
-  const columns = chosen();
-  if (!columns) return;
+export function addExamples(rows, columns) {
   const texts = rows.slice(0, FROM_FILE).map((row) => Object.values(inputOf(row, columns, task)));
   showExamples([...texts.filter((one) => one.every((text) => text.trim())), ...EXAMPLES[task]].slice(0, 2 * FROM_FILE));
 }
@@ -101,9 +99,8 @@ async function askAgain() {
   before.forEach((one, at) => remember(one.input, found.predictions[at], found));
   const now = before.map((one) => memory.get(JSON.stringify(one.input)));
   const rows = before.map((one, at) => [one, now[at]]).filter(([old, current]) => old.said !== current.said);
-  const same = before.length - rows.length;
   show(place, make("h3", {}, "Your texts, asked again"),
-    make("p", {}, `Version ${found.version} gives ${rows.length ? `another answer to ${rows.length} of` : "the same answer to all"} ${before.length} ${before.length === 1 ? "text" : "texts"} that you asked${rows.length && same ? `; ${same} ${same === 1 ? "is" : "are"} the same` : ""}.`),
+    make("p", {}, `Version ${found.version}: ${rows.length} of ${before.length} ${before.length === 1 ? "answer differs" : "answers differ"}.`),
     rows.length ? make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Texts whose answer differs" },
       make("table", { class: "plain" },
         make("thead", {}, make("tr", {}, ["text", "before", "now"].map((title) => make("th", { scope: "col" }, title)))),

@@ -25,8 +25,7 @@ async function open() {
   show(byId("batch-columns"));
   if (!file) return;
   table = await readTable(file);
-  chosen = chooseColumns(byId("batch-columns"), table, task, false);
-  addExamples(table.rows, chosen);
+  chosen = chooseColumns(byId("batch-columns"), table, task, false, (columns) => addExamples(table.rows, columns));
 }
 
 async function answerAll() {

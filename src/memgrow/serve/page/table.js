@@ -75,21 +75,26 @@ export function toCsv(columns, rows) {
   return [columns, ...rows.map((row) => columns.map((name) => row[name]))].map((cells) => `${cells.map(field).join(",")}\r\n`).join("");
 }
 
-/** Let the user choose a column for each role; those with usual names are chosen. Returns what gives the
- * choice, or null until it is complete: the form is not sent before. */
-export function chooseColumns(place, table, task, learned) {
+/** Let the user choose a column for each role; those with usual names are chosen. Returns what gives the choice, or
+ * null until it is complete: the form is not sent before. `onChoice` is called whenever it is complete. */
+export function chooseColumns(place, table, task, learned, onChoice) {
   const roles = Object.entries(ROLES[task]).filter(([role]) => learned || !LEARNED.includes(role));
   const selects = roles.map(([role, [title, ...usual]]) => {
     const chosen = usual.find((name) => table.columns.includes(name));
-    const id = `${place.id}-${role}`;
-    const select = make("select", { id, required: true }, make("option", { value: "" }, "choose a column"),
+    const select = make("select", { id: `${place.id}-${role}`, required: true, change: look }, make("option", { value: "" }, "choose …"),
       table.columns.map((name) => make("option", { value: name, selected: name === chosen }, name)));
-    return [role, select, make("p", {}, make("label", { for: id }, `Column: ${title.toLowerCase()}`), select)];
+    return [role, select, make("p", {}, make("label", { for: select.id }, `Column: ${title.toLowerCase()}`), select)];
   });
-  show(place, make("div", { class: "chosen-columns" }, selects.map(([, , row]) => row)));
-  place.classList.toggle("asks", selects.some(([, select]) => !select.value));
-  return () => (selects.every(([, select]) => select.value)
+  const choice = () => (selects.every(([, select]) => select.value)
     ? Object.fromEntries(selects.map(([role, select]) => [role, select.value])) : null);
+  function look() {
+    const found = choice();
+    place.classList.toggle("asks", !found);
+    if (found) onChoice(found);
+  }
+  show(place, make("div", { class: "chosen-columns" }, selects.map(([, , row]) => row)));
+  look();
+  return choice;
 }
 
 /** The input for the model in a row, by the columns that are chosen. */

@@ -42,8 +42,7 @@ async function choose() {
   if (!file) return;
   try {
     const table = await readTable(file, true);
-    chosen = chooseColumns(byId("columns"), table, task, true);
-    addExamples(table.rows, chosen);
+    chosen = chooseColumns(byId("columns"), table, task, true, (columns) => addExamples(table.rows, columns));
   } catch { /* the service says what is wrong with the file, and where */ }
 }
 
