@@ -149,7 +149,7 @@ def test_a_model_is_one_page_without_scripts_or_texts(model):
 def test_the_ids_of_plots_do_not_clash(model):
     figures = dict(figures_of(report_of_model(model[0], "model", tuple(model[1]))))
     clips = [set(), set()]
-    for found, name in zip(clips, ("matrix", "curves"), strict=True):
+    for found, name in zip(clips, ("matrix", "confusion"), strict=True):
         for element in ET.fromstring(plots.to_svg(figures[name], name)).iter("{http://www.w3.org/2000/svg}clipPath"):
             found.add(element.get("id"))
     assert clips[1]
@@ -163,7 +163,7 @@ def test_committed_results_have_a_page_and_plots(folder, tmp_path):
     assert "Methods compared" in page.text
     assert found.method in page.text
     written = {path.name for path in save_plots(found, tmp_path)}
-    assert {"matrix.png", "matrix.svg", "curves.png", "methods.svg"} <= written
+    assert {"matrix.png", "matrix.svg", "methods.png", "methods.svg"} <= written
     assert all((tmp_path / name).stat().st_size > 2000 for name in written)
 
 
@@ -182,7 +182,7 @@ def test_replies_have_pages_too(short):
     assert "inf" in Page(render(compared, NOW)).text
 
 
-def test_many_domains_have_a_table_and_the_curves_that_fell_most():
+def test_many_domains_have_a_table_and_the_slopes_that_fell_most():
     names = [f"d{number}" for number in range(40)]
     found = AccuracyMatrix()
     for at, name in enumerate(names):

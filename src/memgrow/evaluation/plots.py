@@ -1,9 +1,8 @@
-"""Plots by matplotlib: accuracy matrices, methods, curves, confusion and attention. Each function returns a Figure."""
+"""Plots by matplotlib: accuracy matrices, methods and confusion. Each function returns a Figure."""
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import ceil, inf, isfinite, isnan, log, nan
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +43,6 @@ SVG_METADATA = ("Date", "Creator", "Format", "Type")  # left out
 MAX_NAME = 20  # letters of a name on an axis
 PAGE_WIDTH = 10.6  # inches
 MAX_MATRIX = 25  # stages or domains of a matrix
-MAX_PANELS, PANELS_IN_A_ROW = 12, 4
 MAX_LABELS, MAX_COUNTS = 40, 15  # labels that are named, and up to which cells have counts
 
 
@@ -262,52 +260,4 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
     axes[0].set_ylim(len(methods) - 0.5, -0.5)
     if title:
         figure.suptitle(_filled(title, 9.0), x=0.01, ha="left")
-    return figure
-
-
-# Curves
-
-
-@dataclass(frozen=True)
-class Line:
-    name: str
-    matrix: AccuracyMatrix
-    colour: str = OWN
-    style: str = "o-"
-
-
-@_style()
-def draw_curves(lines: Sequence[Line], domains: Sequence[str], measure: Measure) -> "Figure":
-    """The score on each domain after each stage; dotted: the stage in which it was learned."""
-    matrix = lines[0].matrix
-    stages, learned = len(matrix.rows), matrix.learned_at()
-    columns = min(len(domains), PANELS_IN_A_ROW)
-    rows_of_panels = ceil(len(domains) / columns)
-    figure = new_figure(max(4.0, PAGE_WIDTH * columns / PANELS_IN_A_ROW), 2.1 * rows_of_panels + 0.5)
-    axes = list(figure.subplots(rows_of_panels, columns, squeeze=False).flat)
-    for axis in axes[len(domains) :]:
-        axis.set_axis_off()
-    for axis, domain in zip(axes, domains, strict=False):
-        axis.sharey(axes[0])
-        for line in reversed(lines):
-            rows = line.matrix.rows
-            if len(rows) == 1:  # trained on everything at once: a horizontal line
-                level = measure.value(rows[0].scores[domain]) if domain in rows[0].scores else nan
-                axis.axhline(level, color=line.colour, linestyle=":", linewidth=1.6, label=line.name)
-                continue
-            at = [stage for stage, row in enumerate(rows) if domain in row.scores]
-            values = [measure.value(rows[stage].scores[domain]) for stage in at]
-            axis.plot(at, values, line.style, color=line.colour, markersize=4, linewidth=1.6, label=line.name)
-        if learned.get(domain):
-            axis.axvline(learned[domain], color=SOFT, linestyle=":", linewidth=1)
-        axis.set_title(shortened(domain, 26), loc="left", fontweight="bold")
-        names = [shortened(name, 8) if stages <= 5 else str(n) for n, name in enumerate(_stages(matrix), 1)]
-        every = 1 if stages <= 12 else ceil(stages / 10)
-        axis.set_xticks(range(0, stages, every), names[::every], fontsize=8)
-        axis.grid(axis="y")
-        axis.set_axisbelow(True)
-    figure.supxlabel("after learning" if stages <= 5 else "after stage", fontsize=9.5, color=SOFT)
-    axes[0].set_ylabel(measure.axis)
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles[::-1], names[::-1], loc="outside upper left", ncols=len(lines))
     return figure

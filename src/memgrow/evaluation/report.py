@@ -16,7 +16,7 @@ from memgrow.data.disk import atomic_open, parse_json
 from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counted, listed
 from memgrow.evaluation import plots
 from memgrow.evaluation.baselines import REFERENCES
-from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, keeps_rows, sees_old_data
+from memgrow.evaluation.comparison import RETRAINING, Comparison, keeps_rows, sees_old_data
 from memgrow.evaluation.comparison_tables import compared_table, legend, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix, History
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 GENERATOR = "memgrow report"  # marks a page, which a later report may replace
 RESULTS = ("compare.json", "demo.json")
+MAX_SLOPES = 12
 
 
 @dataclass(frozen=True)
@@ -172,22 +173,11 @@ def read_results(path: Path, method: str | None = None) -> Report:
 # Plots
 
 
-def lines_of(report: Report) -> list[plots.Line]:
-    """The method in question, then fine-tuning and retraining where they were run."""
-    lines, comparison = [plots.Line(report.method, report.matrix)], report.comparison
-    others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
-    for method, (about, colour, style) in others.items():
-        if comparison is not None and method in comparison.results and method != report.method:
-            lines.append(plots.Line(f"{method}: {about}", comparison.mean_matrix(method), colour, style))
-    return lines
-
-
 def plotted_domains(report: Report) -> list[str]:
-    """Domains with scores, in their order; of many those that lost most."""
-    matrix, learned = report.matrix, report.matrix.learned_at()
-    tested = [name for name in matrix.domains if any(name in row.scores for row in matrix.rows)]
-    lost = {name: (report.measure.lost_of(matrix, name) or 0.0) if name in learned else -1.0 for name in tested}
-    most = set(sorted(tested, key=lambda name: -lost[name])[: plots.MAX_PANELS])
+    """The learned domains with scores; of many those that lost most."""
+    matrix, measure = report.matrix, report.measure
+    tested = [name for name in matrix.learned_at() if any(name in row.scores for row in matrix.rows)]
+    most = sorted(tested, key=lambda name: measure.lost_of(matrix, name) or -1.0)[-MAX_SLOPES:]
     return [name for name in tested if name in most]
 
 
@@ -196,8 +186,6 @@ def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
     matrix, measure, comparison = report.matrix, report.measure, report.comparison
     if max(len(matrix.rows), len(matrix.domains)) <= plots.MAX_MATRIX and any(row.scores for row in matrix.rows):
         yield "matrix", plots.draw_matrices({"": matrix}, measure=measure)
-    if len(matrix.rows) > 1 and (domains := plotted_domains(report)):
-        yield "curves", plots.draw_curves(lines_of(report), domains, measure)
     if comparison is not None and len(comparison.results) > 1:
         yield "methods", plots.draw_comparison(comparison)
     if report.confusions:
@@ -258,14 +246,16 @@ def _tiles(report: Report) -> dict[str, str]:
 def _slopes(report: Report) -> Iterator[dict[str, Any]]:
     """Each domain when it was learned, now, and by retraining: texts, and heights from 0 to 1."""
     matrix, measure, learned = report.matrix, report.measure, report.matrix.learned_at()
-    found = {}
-    for name in plotted_domains(report):
-        first = matrix.score(learned[name], name) if name in learned and learned[name] < len(matrix.rows) - 1 else None
-        ceiling = None if report.ceiling is None else report.ceiling.score(-1, name)
-        found[name] = {"learned": first, "now": matrix.score(-1, name), "ceiling": ceiling}
-    low, high = plots.shade_range(
-        [[[plots.evenly(score, measure) for score in one.values()] for one in found.values()]], measure
-    )
+    found = {
+        name: {
+            "learned": matrix.score(learned[name], name) if learned[name] < len(matrix.rows) - 1 else None,
+            "now": matrix.score(-1, name),
+            "ceiling": None if report.ceiling is None else report.ceiling.score(-1, name),
+        }
+        for name in plotted_domains(report)
+    }
+    grid = [[plots.evenly(score, measure) for score in scores.values()] for scores in found.values()]
+    low, high = plots.shade_range([grid], measure)
     for name, scores in found.items():
         heights = {what: (plots.evenly(score, measure) - low) / (high - low) for what, score in scores.items()}
         yield {
