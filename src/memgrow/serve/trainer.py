@@ -21,7 +21,7 @@ import torch
 
 from memgrow.data import Domain, load_for_evaluation, load_stream
 from memgrow.data.disk import atomic_write, finite, pack_json
-from memgrow.data.rows import DEFAULT_COLUMNS
+from memgrow.data.rows import Columns
 from memgrow.errors import DataError, MemgrowError
 from memgrow.learner import Learner
 from memgrow.nn.device import allow_tf32, set_usual_threads
@@ -68,7 +68,8 @@ class FileProgress:
 def load_upload(file: Path, domain: str, columns: Mapping[str, str]) -> Domain:
     """The domain in an uploaded file. Messages name the domain, and not where the file is stored."""
     try:
-        (found,) = load_stream([file], columns=replace(DEFAULT_COLUMNS, **columns)).stream
+        text, pair, label, reply = (columns.get(role) for role in ("text", "pair", "label", "reply"))
+        (found,) = load_stream([file], columns=Columns(text, pair, label, reply=reply)).stream
     except MemgrowError as error:
         raise DataError(str(error).replace(str(file), domain).replace(file.name, domain)) from None
     return replace(found, name=domain)
