@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,73 +214,24 @@ def render(report: Report, now: datetime | None = None) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("memgrow.evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    comparison, seeds = report.comparison, len(report.seeds)
+    comparison, measure, seeds = report.comparison, report.measure, len(report.seeds)
+    grids = [plots.shades(matrix, measure) for matrix in (report.matrix, report.ceiling) if matrix is not None]
+    low, high = plots.shade_range(grids, measure)
     return environment.get_template("report.html.j2").render(
         report=report,
         generator=GENERATOR,
         made=(now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
         over=f", mean of {counted(seeds, 'seed')}" if seeds > 1 else "",
         keeps=keeps_rows(report.method),
-        verdict=verdict(comparison) if comparison is not None and not report.measure.is_perplexity else "",
+        verdict=verdict(comparison) if comparison is not None and not measure.is_perplexity else "",
         legend=legend(comparison, max(map(len, comparison.results.values()))) if comparison is not None else "",
-        tiles=_tiles(report),
-        slopes=list(_slopes(report)),
-        matrix=_cells(report.matrix, report.measure),
+        slopes=plotted_domains(report) if len(report.matrix.rows) > 1 else [],
+        height=lambda score: (plots.evenly(score, measure) - low) / (high - low),
+        level_of=level_of,
+        is_small=max(len(report.matrix.rows), len(report.matrix.domains)) <= plots.MAX_MATRIX,
         svg={name: plots.to_svg(figure, name) for name, figure in figures_of(report) if name != "matrix"},
         tables=dict(_tables(report)),
     )
-
-
-def _tiles(report: Report) -> dict[str, str]:
-    measure = report.measure
-    tiles = {
-        f"average {measure.name} now": measure.text(measure.average(report.matrix)),
-        measure.lost_name: measure.lost_text(report.verdict.forgetting),
-    }
-    if report.ceiling is not None:
-        tiles["ceiling: retraining on all data"] = measure.text(measure.average(report.ceiling))
-    return tiles
-
-
-def _slopes(report: Report) -> Iterator[dict[str, Any]]:
-    """Each domain when it was learned, now, and by retraining: texts, and heights from 0 to 1."""
-    matrix, measure, learned = report.matrix, report.measure, report.matrix.learned_at()
-    found = {
-        name: {
-            "learned": matrix.score(learned[name], name) if learned[name] < len(matrix.rows) - 1 else None,
-            "now": matrix.score(-1, name),
-            "ceiling": None if report.ceiling is None else report.ceiling.score(-1, name),
-        }
-        for name in plotted_domains(report)
-    }
-    grid = [[plots.evenly(score, measure) for score in scores.values()] for scores in found.values()]
-    low, high = plots.shade_range([grid], measure)
-    for name, scores in found.items():
-        heights = {what: (plots.evenly(score, measure) - low) / (high - low) for what, score in scores.items()}
-        yield {
-            "name": name,
-            "level": level_of(report.verdict.lost.get(name), measure),
-            "lost": measure.lost_text(report.verdict.lost.get(name)),
-            "heights": {what: height for what, height in heights.items() if isfinite(height)},
-            "texts": {what: measure.text(score, unit=False) for what, score in scores.items()},
-        }
-
-
-def _cells(matrix: AccuracyMatrix, measure: Measure) -> list[tuple[str, list[tuple[str, str, int]]]]:
-    """The matrix as rows of (text, kind, shade in percent); none if it is too large to read."""
-    if max(len(matrix.rows), len(matrix.domains)) > plots.MAX_MATRIX or not any(row.scores for row in matrix.rows):
-        return []
-    learned, grid = matrix.learned_at(), plots.shades(matrix, measure)
-    low, high = plots.shade_range([grid], measure)
-    rows = []
-    for stage, (row, values) in enumerate(zip(matrix.rows, grid, strict=True)):
-        cells = []
-        for name, value in zip(matrix.domains, values, strict=True):
-            kind = "later" if stage < learned.get(name, stage + 1) else "new" if stage == learned[name] else ""
-            shade = round(100 * (value - low) / (high - low)) if isfinite(value) else -1
-            cells.append((measure.text(row.scores.get(name), unit=False), kind, shade))
-        rows.append(("+".join(row.learned), cells))
-    return rows
 
 
 def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
