@@ -103,7 +103,7 @@ async def load(port: int, requests: Sequence[bytes], until: Coroutine[Any, Any, 
 async def publish(port: int, file: Path, job: dict[str, Any]) -> None:
     """Upload a domain and wait until it has been published, and a second longer."""
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-        answer = await client.post("/adapt", files={"file": ("new.jsonl", file.read_bytes())})
+        answer = await client.post("/adapt?publish=true", files={"file": ("new.jsonl", file.read_bytes())})
         while job.get("state") not in ("published", "failed"):
             await asyncio.sleep(0.2)
             job |= (await client.get(f"/jobs/{answer.json()['job']}")).json()

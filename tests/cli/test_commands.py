@@ -169,7 +169,9 @@ def test_inspect_shows_history_versions_and_attention(memgrow, made):
     text = memgrow.done("inspect", made, "the stew was warm", "it was hot")
     assert "kitchen" in text
     found = json.loads(memgrow.done("inspect", made, "the stew was warm", "it was hot", "--json"))
-    assert set(found) == {"about", "history", "versions", "reading"}
+    assert set(found) == {"about", "history", "verdict", "versions", "reading"}
+    assert found["verdict"]["sentence"] in " ".join(text.split())
+    assert found["verdict"]["forgetting"] == found["history"]["forgetting"]
     assert len(found["versions"]) == 2
 
 

@@ -91,13 +91,13 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run(queue: JobQueue, job: Job) -> None:
         model = str(queue._publisher.folder)
-        trainer.run(queue.folder / job.id, trainer.Order(model, job.domain, job.suffix, "cpu"))
+        trainer.run(queue.folder / job.id, trainer.Order(model, job.domain, job.suffix, "cpu", columns=job.columns))
 
     monkeypatch.setattr(JobQueue, "run_trainer", run)
 
 
-def upload(client: TestClient, content: bytes, name: str = "new.jsonl", **query: str) -> Any:
-    return client.post("/adapt", files={"file": (name, BytesIO(content))}, params=query)
+def upload(client: TestClient, content: bytes, name: str = "new.jsonl", publish: str = "true", **form: str) -> Any:
+    return client.post("/adapt", files={"file": (name, BytesIO(content))}, params={"publish": publish}, data=form)
 
 
 def soon(condition: Callable[[], bool], seconds: float = 30) -> bool:

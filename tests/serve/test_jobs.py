@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from memgrow.data import Domain, Stream, write_jsonl
-from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.serve import trainer
 from memgrow.serve.jobs import Job, JobQueue
+from memgrow.serve.logs import error_message
 from memgrow.serve.model import Publisher
 from memgrow.serve.service import Service
 from memgrow.serve.settings import ServeSettings
@@ -158,6 +159,65 @@ def test_forgetting_is_limited_by_watched_domains(
     result = json.loads((place / "result.json").read_text())
     assert "not kept" in result.get("error", "not kept")
     assert ("error" in result) == (not (place / "model").exists())
+
+
+def test_nothing_is_published_unasked(serve: Serve, third: bytes, in_process: None) -> None:
+    client = serve().client
+    number = client.post("/adapt", files={"file": ("new.jsonl", BytesIO(third))}).json()["job"]
+    assert wait(client, number)["state"] == "ready"
+    assert client.get("/model").json()["version"] == 2
+
+
+def test_a_file_without_a_known_label_needs_confirmation(
+    serve: Serve, third: bytes, in_process: None, folder: Path
+) -> None:
+    client = serve().client
+    rows = [json.loads(line) for line in third.splitlines()]
+    other = "".join(json.dumps({**row, "label": f"topic {row['label']}"}) + "\n" for row in rows).encode()
+    refused = upload(client, other)
+    assert refused.status_code == 428
+    assert "topic" in refused.json()["detail"]
+    assert list(jobs_of(folder).iterdir()) == []
+    confirmed = upload(client, other, new_labels="true")
+    assert wait(client, confirmed.json()["job"])["state"] == "published"
+    assert "new_labels" not in upload(client, third).text, "one shared label is enough"
+
+
+def test_the_columns_of_an_upload_can_be_chosen(serve: Serve, third: bytes, in_process: None) -> None:
+    client = serve().client
+    names = {"premise": "one", "hypothesis": "other", "label": "stars"}
+    rows = [json.loads(line) for line in third.splitlines()]
+    content = "".join(json.dumps({names.get(key, key): value for key, value in row.items()}) + "\n" for row in rows)
+    refused = upload(client, content.encode())
+    assert refused.status_code == 422
+    assert "stars" in refused.json()["detail"]
+    assert "--" not in refused.text
+    wrong = upload(client, content.encode(), text="one", pair="missing", label="stars")
+    assert wrong.status_code == 422
+    assert "--" not in wrong.text
+    chosen = upload(client, content.encode(), text="one", pair="other", label="stars")
+    assert wait(client, chosen.json()["job"])["state"] == "published"
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("a.csv has no column 'x' (named by --text); its columns are y", "a.csv has no column 'x'; its columns are y"),
+        ("it has no label: name one with --label", "it has no label: choose the column of the label"),
+        (
+            "line 3 is not valid utf-8; give --encoding (Excel writes cp1252)",
+            "line 3 is not valid utf-8; save it as UTF-8",
+        ),
+        (
+            "books lost 9.0 points: not kept. Allow more (--max-forgetting)",
+            "books lost 9.0 points: not kept. Allow more",
+        ),
+        ("it has no earlier version: see --keep-versions of `memgrow adapt`", "it has no earlier version"),
+        ("unknown label 'a--b'; known are c", "unknown label 'a--b'; known are c"),
+    ],
+)
+def test_clients_read_of_no_command_line_options(message: str, shown: str) -> None:
+    assert error_message(DataError(message)) == shown
 
 
 def test_too_many_trainings_and_repeated_data_are_refused(

@@ -57,9 +57,10 @@ def report(
         with progress_console().status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(loaded.stream) if loaded else ())
     write_report(made, out)
+    say(f"{made.verdict.title}: {made.verdict.sentence}")
     pictures = save_plots(made, plots) if plots is not None else []
     if as_json:
-        write_json({"report": str(out), "pictures": [str(path) for path in pictures]})
+        write_json({"report": str(out), "pictures": [str(path) for path in pictures], **made.to_json()})
     if plots is not None:
         say(f"The pictures are in {plots}: {', '.join(path.name for path in pictures)}.")
 

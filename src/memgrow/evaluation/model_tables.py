@@ -1,8 +1,9 @@
-"""What `inspect` and the report say about a model: facts, stages, and what a text reads."""
+"""What `inspect`, the report and the service say about a model: facts, what it forgot, stages, what a text reads."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import rich.table
 from rich.console import Group, RenderableType
@@ -15,7 +16,9 @@ from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.tables import (
     MISSING,
     Column,
+    Measure,
     Table,
+    domain_scores,
     duration,
     growth,
     in_bytes,
@@ -32,6 +35,15 @@ from memgrow.storage.versions import SavedVersion
 MAX_TEXT = 60  # letters of a text above its table
 MAX_ROWS = 30  # of a table with one row per domain
 DAY = len("2026-01-31")
+Level = Literal["green", "amber", "red", "unknown"]
+# Losses above which a verdict is amber and red: of accuracy, and how many times its best a perplexity is.
+LIMITS, RISES = (0.02, 0.10), (1.05, 1.25)
+TITLES = {
+    "green": "Little or nothing forgotten",
+    "amber": "Some forgetting",
+    "red": "Severe forgetting",
+    "unknown": "Forgetting is not measured",
+}
 
 
 def about(learner: Learner) -> dict[str, Any]:
@@ -71,6 +83,9 @@ def about_table(learner: Learner) -> rich.table.Table:
     for name, value in about(learner).items():
         if value is None or value == {} or name == "labels_by_domain":
             continue
+        if name == "calibration_error":
+            errors = listed(f"{one} {percent(error)}%" for one, error in value.items())
+            value = f"{errors}, on validation rows when learned (`memgrow evaluate` measures it on test files)"
         table.add_row(name.replace("_", " "), Text(_in_words(value)))
     return table
 
@@ -81,6 +96,65 @@ def _in_words(value: object) -> str:
     if isinstance(value, list | tuple):
         return listed(map(_in_words, value), longest=MAX_TEXT) or "none"
     return f"{value:,}" if isinstance(value, int) else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+# What was forgotten
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the earlier domains lost between their best test score and now."""
+
+    level: Level
+    sentence: str
+    forgetting: float | None = None  # the mean
+    lost: Mapping[str, float] = field(default_factory=dict)  # by domain
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.level]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "title": self.title}
+
+
+def judge(matrix: AccuracyMatrix, measure: Measure, forgetting: float | None = None) -> Verdict:
+    """The verdict on total forgetting; `forgetting` is its mean over seeds, where the matrix is a mean."""
+    earlier = [name for name, stage in matrix.learned_at().items() if stage < len(matrix.rows) - 1]
+    lost = {name: one for name in earlier if (one := measure.lost_of(matrix, name)) is not None}
+    if not lost and earlier:
+        return Verdict("unknown", "No earlier domain was tested at the end: test files of earlier domains are needed.")
+    if not lost:
+        return Verdict("unknown", "There is no earlier domain that could be forgotten.")
+    mean = (measure.forgetting(matrix) or 0.0) if forgetting is None else forgetting
+    worst = max(lost, key=lambda name: lost[name])
+    none = 1.0 if measure.is_perplexity else 0.0
+    _, best, now = domain_scores(matrix, worst)
+
+    def change(by: float) -> str:
+        if measure.is_perplexity:
+            return f"has {by:.2f} times its lowest perplexity"
+        return f"{'gained' if by < 0 else 'lost'} {percent(abs(by), digits=measure.digits)} points"
+
+    parts = []
+    if lost[worst] > none:
+        parts.append(
+            f"{worst} {change(lost[worst])} since it was learned ({measure.text(best)} → {measure.text(now)})."
+        )
+    elif mean <= none:
+        parts.append("No earlier domain is below its best score since it was learned.")
+    if len(lost) > 1 or not parts:
+        parts.append(f"On average an earlier domain {change(mean)}.")
+    if untested := [name for name in earlier if name not in lost]:
+        parts.append(f"Not tested at the end: {listed(untested)}.")
+    return Verdict(level_of(max(lost[worst], mean), measure), " ".join(parts), mean, lost)
+
+
+def level_of(lost: float | None, measure: Measure) -> Level:
+    if lost is None:
+        return "unknown"
+    limits = RISES if measure.is_perplexity else LIMITS
+    return ("green", "amber", "red")[sum(round(lost, 6) > limit for limit in limits)]
 
 
 # Stages

@@ -1,10 +1,9 @@
-"""Plots by matplotlib: accuracy matrices, methods, curves, confusion and attention. Each function returns a Figure."""
+"""Plots by matplotlib: accuracy matrices, methods and confusion. Each function returns a Figure."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from math import ceil, isfinite, isnan, log, nan
+from math import ceil, inf, isfinite, isnan, log, nan
 from typing import TYPE_CHECKING, Any
 
 from memgrow.errors import SettingsError
@@ -38,11 +37,12 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "legend.frameon": False,
 }
+# In a page the colours are those of its style sheet, light or dark.
+CSS = {INK: "--ink", SOFT: "--soft", GRID: "--edge", OWN: "--own", FINE: "--fine", ALL: "--all"}
 SVG_METADATA = ("Date", "Creator", "Format", "Type")  # left out
 MAX_NAME = 20  # letters of a name on an axis
 PAGE_WIDTH = 10.6  # inches
 MAX_MATRIX = 25  # stages or domains of a matrix
-MAX_PANELS, PANELS_IN_A_ROW = 12, 4
 MAX_LABELS, MAX_COUNTS = 40, 15  # labels that are named, and up to which cells have counts
 
 
@@ -77,6 +77,8 @@ def to_svg(figure: "Figure", name: str) -> str:
     """An <svg> element for a page; `name` keeps its ids apart from those of other plots."""
     save_figure(figure, file := io.StringIO(), "svg", name, transparent=True, metadata=dict.fromkeys(SVG_METADATA))
     text = file.getvalue()
+    for colour, variable in CSS.items():
+        text = text.replace(colour, f"var({variable})")
     return text[text.index("<svg") :]
 
 
@@ -99,12 +101,11 @@ def draw_matrices(
     measure = measure or MEASURES["accuracy"]
     longest = max(matrices.values(), key=lambda matrix: len(matrix.rows))
     figure, axes = _maps(len(matrices), longest.domains, _stages(longest), (0.78, 0.42), title)
-    grids = {name: _colours(matrix, measure) for name, matrix in matrices.items()}
-    values = [value for grid in grids.values() for row in grid for value in row if isfinite(value)] or [0.0, 1.0]
-    low = min(min(values), max(values) - (0.4 if measure.is_perplexity else 0.1 if measure.unit else 0.01))
+    grids = {name: shades(matrix, measure) for name, matrix in matrices.items()}
+    ends = shade_range(grids.values(), measure)
     for axis, (name, matrix) in zip(axes, matrices.items(), strict=False):
         texts = [[measure.text(row.scores.get(domain), unit=False) for domain in matrix.domains] for row in matrix.rows]
-        _draw_cells(axis, grids[name], texts, (low, max(values)))
+        _draw_cells(axis, grids[name], texts, ends)
         for domain, stage in matrix.learned_at().items():
             corner = (matrix.domains.index(domain) - 0.47, stage - 0.45)
             axis.add_patch(Rectangle(corner, 0.94, 0.9, fill=False, edgecolor=INK, lw=1.4, zorder=3))
@@ -119,17 +120,27 @@ def draw_matrices(
     return figure
 
 
-def _colours(matrix: AccuracyMatrix, measure: Measure) -> list[list[float]]:
-    """Scores of learned domains on a scale on which equal steps look equal; nan: not learned or not tested."""
+def evenly(score: float | None, measure: Measure) -> float:
+    """A score on a scale on which equal steps look equal; nan where there is none."""
+    if score is None or not measure.is_perplexity:
+        return nan if score is None else score
+    return log(score) if score > 0 else nan
+
+
+def shades(matrix: AccuracyMatrix, measure: Measure) -> list[list[float]]:
+    """Scores of learned domains, evenly scaled; nan: not learned or not tested."""
     learned = matrix.learned_at()
+    return [
+        [evenly(row.scores.get(name) if learned.get(name, inf) <= stage else None, measure) for name in matrix.domains]
+        for stage, row in enumerate(matrix.rows)
+    ]
 
-    def colour(stage: int, domain: str) -> float:
-        score = matrix.score(stage, domain)
-        if score is None or stage < learned.get(domain, len(matrix.rows)):
-            return nan
-        return score if not measure.is_perplexity else log(score) if score > 0 else nan
 
-    return [[colour(stage, domain) for domain in matrix.domains] for stage in range(len(matrix.rows))]
+def shade_range(grids: Iterable[Sequence[Sequence[float]]], measure: Measure) -> tuple[float, float]:
+    """The lowest and the highest shade; never so close that noise gets strong colours."""
+    values = [value for grid in grids for row in grid for value in row if isfinite(value)] or [0.0, 1.0]
+    least = 0.4 if measure.is_perplexity else 0.1 if measure.unit else 0.01
+    return min(min(values), max(values) - least), max(values)
 
 
 @_style()
@@ -249,52 +260,4 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
     axes[0].set_ylim(len(methods) - 0.5, -0.5)
     if title:
         figure.suptitle(_filled(title, 9.0), x=0.01, ha="left")
-    return figure
-
-
-# Curves
-
-
-@dataclass(frozen=True)
-class Line:
-    name: str
-    matrix: AccuracyMatrix
-    colour: str = OWN
-    style: str = "o-"
-
-
-@_style()
-def draw_curves(lines: Sequence[Line], domains: Sequence[str], measure: Measure) -> "Figure":
-    """The score on each domain after each stage; dotted: the stage in which it was learned."""
-    matrix = lines[0].matrix
-    stages, learned = len(matrix.rows), matrix.learned_at()
-    columns = min(len(domains), PANELS_IN_A_ROW)
-    rows_of_panels = ceil(len(domains) / columns)
-    figure = new_figure(max(4.0, PAGE_WIDTH * columns / PANELS_IN_A_ROW), 2.1 * rows_of_panels + 0.5)
-    axes = list(figure.subplots(rows_of_panels, columns, squeeze=False).flat)
-    for axis in axes[len(domains) :]:
-        axis.set_axis_off()
-    for axis, domain in zip(axes, domains, strict=False):
-        axis.sharey(axes[0])
-        for line in reversed(lines):
-            rows = line.matrix.rows
-            if len(rows) == 1:  # trained on everything at once: a horizontal line
-                level = measure.value(rows[0].scores[domain]) if domain in rows[0].scores else nan
-                axis.axhline(level, color=line.colour, linestyle=":", linewidth=1.6, label=line.name)
-                continue
-            at = [stage for stage, row in enumerate(rows) if domain in row.scores]
-            values = [measure.value(rows[stage].scores[domain]) for stage in at]
-            axis.plot(at, values, line.style, color=line.colour, markersize=4, linewidth=1.6, label=line.name)
-        if learned.get(domain):
-            axis.axvline(learned[domain], color=SOFT, linestyle=":", linewidth=1)
-        axis.set_title(shortened(domain, 26), loc="left", fontweight="bold")
-        names = [shortened(name, 8) if stages <= 5 else str(n) for n, name in enumerate(_stages(matrix), 1)]
-        every = 1 if stages <= 12 else ceil(stages / 10)
-        axis.set_xticks(range(0, stages, every), names[::every], fontsize=8)
-        axis.grid(axis="y")
-        axis.set_axisbelow(True)
-    figure.supxlabel("after learning" if stages <= 5 else "after stage", fontsize=9.5, color=SOFT)
-    axes[0].set_ylabel(measure.axis)
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles[::-1], names[::-1], loc="outside upper left", ncols=len(lines))
     return figure

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,18 @@ from memgrow.data.disk import atomic_open, parse_json
 from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counted, listed
 from memgrow.evaluation import plots
 from memgrow.evaluation.baselines import REFERENCES
-from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, keeps_rows, sees_old_data
+from memgrow.evaluation.comparison import RETRAINING, Comparison, keeps_rows, sees_old_data
 from memgrow.evaluation.comparison_tables import compared_table, legend, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.metrics import Confusion, confusion_of
-from memgrow.evaluation.model_tables import stages_table
+from memgrow.evaluation.model_tables import Verdict, judge, level_of, stages_table
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.evaluation.tables import (
     MISSING,
     Measure,
     Table,
     domain_scores,
-    duration,
     measure_of_task,
     numbers,
     replies_table,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 GENERATOR = "memgrow report"  # marks a page, which a later report may replace
 RESULTS = ("compare.json", "demo.json")
+MAX_SLOPES = 12
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,28 @@ class Report:
     @property
     def path(self) -> str:
         return " → ".join("+".join(row.learned) for row in self.matrix.rows)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        over_seeds = self.comparison.summary[self.method]["forgetting"].mean if self.comparison is not None else None
+        return judge(self.matrix, self.measure, over_seeds)
+
+    @cached_property
+    def ceiling(self) -> AccuracyMatrix | None:
+        """The scores of retraining on all data, where a comparison has them."""
+        if self.comparison is None or self.method == RETRAINING or RETRAINING not in self.comparison.results:
+            return None
+        return self.comparison.mean_matrix(RETRAINING)
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures at the top of the page."""
+        ceiling = None if self.ceiling is None else self.measure.average(self.ceiling)
+        return {
+            "method": self.method,
+            "average": self.measure.average(self.matrix),
+            "ceiling": ceiling,
+            "verdict": self.verdict.to_json(),
+        }
 
 
 # Where a report comes from
@@ -146,52 +169,14 @@ def read_results(path: Path, method: str | None = None) -> Report:
         raise DataError(f"{path} has no results of compare or demo ({brief(error)}): give their folder") from error
 
 
-# The verdict
-
-
-def gain_and_cost(matrix: AccuracyMatrix, measure: Measure) -> tuple[str, str]:
-    """What the last stage brought, and what it cost the earlier domains: a sentence each."""
-    if not matrix.rows:
-        return "Nothing has been learned yet.", ""
-    new = matrix.rows[-1].learned
-    earlier = AccuracyMatrix(matrix.rows[:-1])
-    known = {name: earlier.scores_since(0, name) for name in matrix.learned_at()}
-    moves = {name: (scores[-1] if scores else None, matrix.score(-1, name)) for name, scores in known.items()}
-    gains = [f"{name} {' → '.join(measure.text(one) for one in moves[name])}" for name in new]
-    gain = f"Learned last, {measure.name} before and after: {listed(gains)}."
-    costs = dict[str, float]()
-    for name, (before, now) in moves.items():
-        if name not in new and before is not None and now is not None:
-            costs |= {name: lost} if (lost := measure.lost(before, now)) is not None else {}
-    mean = measure.mean(costs.values())
-    if mean is None:
-        untested = "The earlier domains were not tested after it (--watch FILE tests them)."
-        return gain, untested if len(moves) > len(new) else "There are no earlier domains."
-    worst = max(costs, key=lambda name: costs[name])
-    moved = " → ".join(measure.text(one) for one in moves[worst])
-    who = f"{counted(len(costs), 'earlier domain')}: {measure.lost_text(mean)}"
-    return gain, f"Mean forgetting of {who} (worst: {worst} {moved})."
-
-
 # Plots
 
 
-def lines_of(report: Report) -> list[plots.Line]:
-    """The method in question, then fine-tuning and retraining where they were run."""
-    lines, comparison = [plots.Line(report.method, report.matrix)], report.comparison
-    others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
-    for method, (about, colour, style) in others.items():
-        if comparison is not None and method in comparison.results and method != report.method:
-            lines.append(plots.Line(f"{method}: {about}", comparison.mean_matrix(method), colour, style))
-    return lines
-
-
 def plotted_domains(report: Report) -> list[str]:
-    """Domains with scores, in their order; of many those that lost most."""
-    matrix, learned = report.matrix, report.matrix.learned_at()
-    tested = [name for name in matrix.domains if any(name in row.scores for row in matrix.rows)]
-    lost = {name: (report.measure.lost_of(matrix, name) or 0.0) if name in learned else -1.0 for name in tested}
-    most = set(sorted(tested, key=lambda name: -lost[name])[: plots.MAX_PANELS])
+    """The learned domains with scores; of many those that lost most."""
+    matrix, measure = report.matrix, report.measure
+    tested = [name for name in matrix.learned_at() if any(name in row.scores for row in matrix.rows)]
+    most = sorted(tested, key=lambda name: measure.lost_of(matrix, name) or -1.0)[-MAX_SLOPES:]
     return [name for name in tested if name in most]
 
 
@@ -200,8 +185,6 @@ def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
     matrix, measure, comparison = report.matrix, report.measure, report.comparison
     if max(len(matrix.rows), len(matrix.domains)) <= plots.MAX_MATRIX and any(row.scores for row in matrix.rows):
         yield "matrix", plots.draw_matrices({"": matrix}, measure=measure)
-    if len(matrix.rows) > 1 and (domains := plotted_domains(report)):
-        yield "curves", plots.draw_curves(lines_of(report), domains, measure)
     if comparison is not None and len(comparison.results) > 1:
         yield "methods", plots.draw_comparison(comparison)
     if report.confusions:
@@ -232,43 +215,30 @@ def render(report: Report, now: datetime | None = None) -> str:
         loader=jinja2.PackageLoader("memgrow.evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     comparison, measure, seeds = report.comparison, report.measure, len(report.seeds)
-    gain, cost = gain_and_cost(report.matrix, measure)
+    grids = [plots.shades(matrix, measure) for matrix in (report.matrix, report.ceiling) if matrix is not None]
+    low, high = plots.shade_range(grids, measure)
     return environment.get_template("report.html.j2").render(
         report=report,
         generator=GENERATOR,
         made=(now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
-        gain=gain,
-        cost=cost,
         over=f", mean of {counted(seeds, 'seed')}" if seeds > 1 else "",
         keeps=keeps_rows(report.method),
         verdict=verdict(comparison) if comparison is not None and not measure.is_perplexity else "",
         legend=legend(comparison, max(map(len, comparison.results.values()))) if comparison is not None else "",
-        tiles=_tiles(report),
-        svg={name: plots.to_svg(figure, name) for name, figure in figures_of(report)},
+        slopes=plotted_domains(report) if len(report.matrix.rows) > 1 else [],
+        height=lambda score: (plots.evenly(score, measure) - low) / (high - low),
+        level_of=level_of,
+        is_small=max(len(report.matrix.rows), len(report.matrix.domains)) <= plots.MAX_MATRIX,
+        svg={name: plots.to_svg(figure, name) for name, figure in figures_of(report) if name != "matrix"},
         tables=dict(_tables(report)),
     )
 
 
-def _tiles(report: Report) -> dict[str, str]:
-    measure, matrix = report.measure, report.matrix
-    lost, parameters, seconds = measure.forgetting(matrix), 0.0, 0.0
-    if report.history is not None and report.history.stages:
-        parameters = float(report.history.stages[-1].parameters)
-        seconds = sum(stage.seconds for stage in report.history.stages)
-    elif report.comparison is not None:
-        figures = report.comparison.summary[report.method]
-        parameters, seconds = figures["parameters"].mean or 0.0, figures["seconds"].mean or 0.0
-        lost = figures["forgetting"].mean  # that of the mean matrix is another number
-    return {
-        f"average {measure.name} at the end": measure.text(measure.average(matrix)),
-        measure.lost_name: measure.lost_text(lost),
-        "parameters": f"{parameters:,.0f}",
-        "training time": duration(seconds),
-    }
-
-
 def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
-    yield "domains", _domains_table(report)
+    matrix, measure = report.matrix, report.measure
+    lost = ((name, measure.lost_text(measure.lost_of(matrix, name))) for name in matrix.learned_at())
+    rows = [(name, *map(measure.text, domain_scores(matrix, name)), text) for name, text in lost]
+    yield "domains", Table(None, ["domain", *numbers("when learned", "best", "now", "lost")], rows)
     if report.comparison is not None and len(report.comparison.results) > 1:
         yield "methods", compared_table(report.comparison, len(report.seeds))
     if report.history is not None and report.history.stages:
@@ -283,12 +253,3 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
         ("torch", torch.__version__),
     ]
     yield "settings", {title: Table(None, ["setting", "value"], rows) for title, rows in settings.items()}
-
-
-def _domains_table(report: Report) -> Table:
-    matrix, measure = report.matrix, report.measure
-    rows = [
-        (name, *map(measure.text, domain_scores(matrix, name)), measure.lost_text(measure.lost_of(matrix, name)))
-        for name in matrix.learned_at()
-    ]
-    return Table(None, ["domain", *numbers("when learned", "best", "at the end", "lost")], rows)

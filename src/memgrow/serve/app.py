@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from memgrow import __version__
 from memgrow.data.disk import finite
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
+from memgrow.evaluation.model_tables import LIMITS
 from memgrow.serve import schemas
 from memgrow.serve.guard import Guard
 from memgrow.serve.jobs import JobQueue
@@ -166,7 +167,7 @@ def _reading(service: Service) -> APIRouter:
     def jobs() -> Response:
         """All trainings, the latest first."""
         found = {"jobs": service.queue.list() if service.queue else [], "read_only": service.queue is None}
-        return _json({**found, **service.publisher.current.identity})
+        return _json({**found, "notable_points": 100 * LIMITS[0], **service.publisher.current.identity})
 
     return routes
 
@@ -178,17 +179,27 @@ def _changing(service: Service) -> APIRouter:
 
     def queue() -> JobQueue:
         if service.queue is None:
-            raise HTTPException(403, "this service was started with --read-only")
+            raise HTTPException(403, "this service is read-only")
         return service.queue
 
     @routes.post("/adapt", status_code=202)
     def adapt(
         file: Annotated[UploadFile, File(description="Rows of a new domain as JSONL, CSV or TSV.")],
         name: Annotated[str | None, Form(description="Name of the domain; by default that of the file.")] = None,
-        publish: Annotated[bool, Query(description="Publish the model when it has been trained.")] = True,
+        text: Annotated[str | None, Form(description="Column of the text, if it has another name than usual.")] = None,
+        pair: Annotated[str | None, Form(description="Column of the second text of a pair.")] = None,
+        label: Annotated[str | None, Form(description="Column of the label.")] = None,
+        reply: Annotated[str | None, Form(description="Column of the reply, for a model that replies.")] = None,
+        new_labels: Annotated[
+            bool, Form(description="Train although the file shares no label with the model.")
+        ] = False,
+        publish: Annotated[bool, Query(description="Publish the model when it has been trained.")] = False,
     ) -> Response:
-        """Learn a new domain from a file. It is checked now and trained in the background."""
-        return _json({"job": queue().add(file.file, file.filename, name, publish).id}, 202)
+        """Learn a new domain from a file. It is checked now, trained in the background, and published on request."""
+        given = {"text": text, "pair": pair, "label": label, "reply": reply}
+        columns = {role: column for role, column in given.items() if column}
+        job = queue().add(file.file, file.filename, name, columns=columns, new_labels=new_labels, publish=publish)
+        return _json({"job": job.id}, 202)
 
     @routes.get("/jobs/{job}")
     def job(job: str) -> Response:

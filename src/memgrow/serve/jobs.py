@@ -15,7 +15,7 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 
 from memgrow.data.disk import atomic_write
 from memgrow.data.processes import relay_errors, start_module
-from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, quoted
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, listed, quoted
 from memgrow.serve.logs import error_message, log, without_folders
 from memgrow.serve.model import Publisher
 from memgrow.serve.settings import ServeSettings
@@ -56,6 +56,7 @@ class Job(BaseModel):
     domain: str
     suffix: Suffix
     publish: bool  # when it has been trained
+    columns: dict[str, str] = {}  # by role: text, pair, label, reply
     state: State = "queued"
     started: float | None = None
     ended: float | None = None
@@ -154,17 +155,26 @@ class JobQueue:
 
     # For clients
 
-    def add(self, content: BinaryIO, file_name: str | None, name: str | None, publish: bool) -> Job:
-        """Check an uploaded file and put it into the queue."""
+    def add(
+        self,
+        content: BinaryIO,
+        file_name: str | None,
+        name: str | None,
+        *,
+        columns: Mapping[str, str],
+        new_labels: bool,
+        publish: bool,
+    ) -> Job:
+        """Check an uploaded file and put it into the queue; `new_labels` allows that it shares none with the model."""
         if sum(job.state in ACTIVE for job in [*self._jobs.values()]) >= self._settings.max_jobs:
             count = self._settings.max_jobs
             raise HTTPException(429, f"{count} trainings are waiting: publish or discard some, or try again later")
         domain, suffix = split_name(file_name, name)
-        job = Job(domain=domain, suffix=suffix, publish=publish)
+        job = Job(domain=domain, suffix=suffix, publish=publish, columns=dict(columns))
         with TemporaryDirectory(prefix=INCOMING, dir=self.folder) as incoming:
             folder = Path(incoming, job.id)
             folder.mkdir()
-            self._check_upload(atomic_write(folder / f"{DATA}{suffix}", content.read()), domain)
+            self._check_upload(atomic_write(folder / f"{DATA}{suffix}", content.read()), job, new_labels)
             atomic_write(folder / RECORD, job.model_dump_json())
             with self._changed:
                 folder.rename(self.folder / job.id)
@@ -205,12 +215,13 @@ class JobQueue:
             raise HTTPException(404, "there is no such training: GET /jobs lists them")
         return job
 
-    def _check_upload(self, file: Path, name: str) -> None:
-        """Refuse data that this model cannot learn, or has learned already."""
+    def _check_upload(self, file: Path, job: Job, new_labels: bool) -> None:
+        """Refuse data that this model cannot learn, has learned already, or would learn instead of what it knows."""
         if file.stat().st_size > self._settings.max_upload:
             limit = self._settings.max_upload
             raise HTTPException(413, f"the file is larger than {limit:,} bytes: use `memgrow adapt`")
-        learner, domain = self._publisher.current.learner, load_upload(file, name)
+        learner, name = self._publisher.current.learner, job.domain
+        domain = load_upload(file, name, job.columns)
         try:
             domains = domains_of_stage(learner.method, learner.history.domains, domain, ())
             stage = check_stage(domains, learner.task, learner.labels)
@@ -218,6 +229,10 @@ class JobQueue:
             raise type(error)(str(error).replace(file.name, name)) from None
         if learner.history.find(stage.fingerprint):
             raise ModelError(f"the model has already learned {name} from this data")
+        if learner.labels and not new_labels and not {*domain.labels} & {*learner.labels}:
+            labels = f"its labels are {listed(domain.labels)}, the model's are {listed(learner.labels)}"
+            advice = "the model may forget what it knows; confirm that the labels are right (new_labels)"
+            raise HTTPException(428, f"{name} shares no label with the model: {labels}; {advice}")
 
     # Records
 
@@ -302,7 +317,7 @@ class JobQueue:
         folder, settings = self.folder / job.id, self._settings
         watch = [str(path.absolute()) for path in settings.watch]
         model = str(self._publisher.folder)
-        order = Order(model, job.domain, job.suffix, settings.device, watch, settings.max_forgetting)
+        order = Order(model, job.domain, job.suffix, settings.device, watch, settings.max_forgetting, job.columns)
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         with (
             ThreadPoolExecutor(1, "errors") as relay,

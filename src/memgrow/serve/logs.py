@@ -13,6 +13,13 @@ from memgrow.nn.device import is_out_of_memory
 
 LOGGER = logging.getLogger("memgrow.serve")
 ABSOLUTE = re.compile(r"(?<![\w.:/])/[^\s'\"(),;:]*/")  # the folders of an absolute path
+# Messages may name options of the command line, which a client does not have: what stands instead.
+OPTIONS = (
+    (re.compile(r"name (?:it|one) with --(\w+)"), r"choose the column of the \1"),
+    (re.compile(r"give --encoding \([^)]*\)"), "save it as UTF-8"),
+    (re.compile(r" *\([^()]*--[a-z][^()]*\)"), ""),
+    (re.compile(r"[;:,] [^;:,]*--[a-z][^;:]*"), ""),
+)
 LOGGER.setLevel(logging.INFO)
 LOGGER.propagate = False
 
@@ -53,10 +60,16 @@ def without_folders(text: str) -> str:
     return ABSOLUTE.sub("", text)
 
 
+def without_options(text: str) -> str:
+    for pattern, replacement in OPTIONS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
 def error_message(error: BaseException) -> str:
     """What a client may read about an error; of an unexpected one only its type, as its text may repeat data."""
     if isinstance(error, MemgrowError):
-        return without_folders(str(error))
+        return without_options(without_folders(str(error)))
     if is_out_of_memory(error):
         return "not enough memory: send less, or run the service on a larger machine"
     if is_disk_full(error):

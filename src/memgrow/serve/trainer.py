@@ -10,9 +10,9 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import torch
 
 from memgrow.data import Domain, load_for_evaluation, load_stream
 from memgrow.data.disk import atomic_write, finite, pack_json
+from memgrow.data.rows import Columns
 from memgrow.errors import DataError, MemgrowError
 from memgrow.learner import Learner
 from memgrow.nn.device import allow_tf32, set_usual_threads
@@ -43,6 +44,7 @@ class Order:
     device: str = "auto"
     watch: Sequence[str] = ()  # files with test examples of earlier domains
     max_forgetting: float | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # of the file, by role
 
 
 class FileProgress:
@@ -63,10 +65,11 @@ class FileProgress:
         return
 
 
-def load_upload(file: Path, domain: str) -> Domain:
+def load_upload(file: Path, domain: str, columns: Mapping[str, str]) -> Domain:
     """The domain in an uploaded file. Messages name the domain, and not where the file is stored."""
     try:
-        (found,) = load_stream([file]).stream
+        text, pair, label, reply = (columns.get(role) for role in ("text", "pair", "label", "reply"))
+        (found,) = load_stream([file], columns=Columns(text, pair, label, reply=reply)).stream
     except MemgrowError as error:
         raise DataError(str(error).replace(str(file), domain).replace(file.name, domain)) from None
     return replace(found, name=domain)
@@ -76,7 +79,7 @@ def train(folder: Path, order: Order) -> dict[str, Any]:
     """Learn the domain in a job's folder; the test accuracies before and after come back."""
     learner = Learner.load(order.model, order.device)
     allow_tf32(learner.device)
-    domain = load_upload(folder / f"{DATA}{order.suffix}", order.domain)
+    domain = load_upload(folder / f"{DATA}{order.suffix}", order.domain, order.columns)
     watched = [one for one in load_for_evaluation(order.watch).stream if one.name != domain.name] if order.watch else []
     before = {name: score for row in learner.history.matrix.rows for name, score in row.scores.items()}
     for one in (domain, *watched):

@@ -1,8 +1,9 @@
-// "Try it": a text, a pair or a message, and what the model makes of it.
+// "Try it": a text, a pair or a message and the answer, which is asked again of every new version.
 
 import { byId, make, percent, say, show } from "./dom.js";
 import { colourOf, numberOf } from "./domains.js";
 import { post } from "./service.js";
+import { inputOf } from "./table.js";
 
 const FIELDS = { // by task: the field of an input, and what stands above it
   text: [["text", "Text"]],
@@ -13,24 +14,38 @@ const TEXTS = { text: ["Words"], pair: ["First text", "Second text"], reply: ["M
 const ABOVE = 0.5; // a share that is so much larger than an even one, in parts of that, has the full colour
 const FAINT = 0.1; // of the full colour: below it a word is not coloured
 const MOST = 12; // bars of labels that are shown at once
+const REMEMBERED = 50; // texts that are asked again of a new version
+const EXAMPLES = { // to try before the user has a text at hand
+  text: [["I would buy this again."], ["It broke after two days, and nobody answers."], ["A slow start, but a wonderful ending."]],
+  pair: [["A man plays the guitar on a stage.", "Someone makes music."], ["The soup was cold.", "The soup was hot."]],
+  reply: [["Hello, how are you?"], ["Where is the station?"]],
+};
+const FROM_FILE = 3; // examples that a chosen file adds
 let task = null;
+let model = null; // the card of the version that is served
 let asked = 0; // so that the answer to an older question never replaces that to a newer one
+let latest = null; // the input whose answer is shown
+const memory = new Map(); // by input: the answer of the version that was asked last
 
 export function startAsking(onAnswer) {
   byId("try").addEventListener("submit", (event) => {
     event.preventDefault();
-    ask(onAnswer);
+    ask(Object.fromEntries(FIELDS[task].map(([name]) => [name, byId(`input-${name}`).value]))).then(onAnswer);
   });
 }
 
-/** The fields that this kind of model reads; what has been typed stays. */
-export function showFields(model) {
+/** The fields that this kind of model reads; what has been typed stays. Another version is asked again. */
+export async function showModel(card) {
+  const isOther = model !== null && model.digest !== card.digest;
+  model = card;
   byId("ask").disabled = false;
-  if (task === model.task) return;
-  task = model.task in FIELDS ? model.task : "text";
+  if (isOther) await askAgain();
+  if (task === card.task) return;
+  task = card.task in FIELDS ? card.task : "text";
   show(byId("inputs"), FIELDS[task].map(([name, title]) => make("p", {},
     make("label", { for: `input-${name}` }, title),
     make("textarea", { id: `input-${name}`, name, rows: 3, required: true, keydown: submitOnEnter }))));
+  showExamples(EXAMPLES[task]);
 }
 
 function submitOnEnter(event) {
@@ -39,21 +54,67 @@ function submitOnEnter(event) {
   byId("try").requestSubmit();
 }
 
-async function ask(onAnswer) {
+function showExamples(examples) {
+  show(byId("examples"), "Examples: ", examples.map((texts) => make("button", { type: "button", class: "quiet example",
+    title: texts.join(" | "), click: () => {
+      FIELDS[task].forEach(([name], at) => { byId(`input-${name}`).value = texts[at] ?? ""; });
+      byId("try").requestSubmit();
+    } }, texts.join(" | "))));
+}
+
+/** The first texts of a file that the user has chosen; they stay in the browser until one is asked. */
+export function addExamples(rows, columns) {
+  const texts = rows.slice(0, FROM_FILE).map((row) => Object.values(inputOf(row, columns, task)));
+  showExamples([...texts.filter((one) => one.every((text) => text.trim())), ...EXAMPLES[task]].slice(0, 2 * FROM_FILE));
+}
+
+async function ask(input) {
   const question = ++asked, place = byId("answer");
-  const input = Object.fromEntries(FIELDS[task].map(([name]) => [name, byId(`input-${name}`).value]));
   byId("ask").setAttribute("aria-busy", "true");
   try {
     const found = await post("explain", { input });
     if (question !== asked) return;
+    latest = input;
+    remember(input, found, found);
     show(place, answer(found), words(found));
-    onAnswer(found.version);
   } catch (error) {
     if (question === asked) say(place.appendChild(emptied(place)), error.message, true);
   } finally {
     if (question === asked) byId("ask").removeAttribute("aria-busy");
   }
 }
+
+function remember(input, one, { version, digest }) {
+  const key = JSON.stringify(input);
+  memory.delete(key); // the latest last
+  memory.set(key, { input, version, digest, said: one.reply ?? one.label, share: one.probabilities?.[one.label] });
+  if (memory.size > REMEMBERED) memory.delete(memory.keys().next().value);
+}
+
+/** Ask the version that is served now what earlier ones were asked, and show which answers differ. */
+async function askAgain() {
+  const before = [...memory.values()], place = byId("changed");
+  if (!before.length) return;
+  const found = await post("predict", { inputs: before.map((one) => one.input), top_k: 1 });
+  before.forEach((one, at) => remember(one.input, found.predictions[at], found));
+  const now = before.map((one) => memory.get(JSON.stringify(one.input)));
+  const rows = before.map((one, at) => [one, now[at]]).filter(([old, current]) => old.said !== current.said);
+  show(place, make("h3", {}, "Your texts, asked again"),
+    make("p", {}, `Version ${found.version}: ${rows.length} of ${before.length} ${before.length === 1 ? "answer differs" : "answers differ"}.`),
+    rows.length ? make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Texts whose answer differs" },
+      make("table", { class: "plain" },
+        make("thead", {}, make("tr", {}, ["text", "before", "now"].map((title) => make("th", { scope: "col" }, title)))),
+        make("tbody", {}, rows.map(([old, current]) => make("tr", {},
+          make("th", { scope: "row" }, Object.values(old.input).join(" | ")), said(old), said(current)))))) : null);
+  if (latest) await ask(latest);
+}
+
+const said = (one) => make("td", {}, one.said, make("span", { class: "hint" },
+  `${one.share === undefined ? "" : ` ${percent(one.share)} %`} (version ${one.version})`));
+
+/** Which version an answer is from: after a rollback another one may have the same number. */
+export const identity = ({ version, digest }) => make("span", { class: "hint version", title: digest },
+  ` by version ${version} (${digest.slice(0, 8)})`);
 
 function emptied(place) {
   place.replaceChildren();
@@ -63,7 +124,7 @@ function emptied(place) {
 function answer(found) {
   if (typeof found.reply === "string") {
     return make("p", { class: "verdict" }, "Reply: ", make("strong", {}, found.reply || "(nothing)"),
-      found.ended === false ? " … (cut)" : null);
+      found.ended === false ? " … (cut)" : null, identity(found));
   }
   const ranked = Object.entries(found.probabilities).sort((a, b) => b[1] - a[1]);
   const rows = ranked.slice(0, MOST).map(([label, share]) => {
@@ -75,7 +136,7 @@ function answer(found) {
       make("td", { class: "figure" }, percent(share), " %"));
   });
   return [
-    make("p", { class: "verdict" }, "Label: ", make("strong", {}, found.label)),
+    make("p", { class: "verdict" }, "Label: ", make("strong", {}, found.label), identity(found)),
     make("table", { class: "bars" }, make("caption", {}, "Probability of each label"), make("tbody", {}, rows)),
     ranked.length > MOST ? make("p", { class: "hint" }, `and ${ranked.length - MOST} labels that are less probable`) : null,
   ];
@@ -83,7 +144,7 @@ function answer(found) {
 
 /** The words, coloured by the domain whose slots get the largest share of their attention. */
 function words(found) {
-  if (!found.domains.length) return make("p", { class: "hint note" }, found.note ?? "This model has no slots to read.");
+  if (!found.domains.length) return make("p", { class: "hint note" }, found.note ?? "This model has no slots.");
   // A recurrent model divides its attention among all slots. A pretrained encoder asks each domain by itself.
   const divided = found.words.every((one) => Math.abs(sum(one.shares) - 1) < 0.02);
   const titles = TEXTS[task], last = Math.max(...found.words.map((one) => one.text ?? 0), 0);

@@ -7,6 +7,8 @@ const FEW = 6; // columns whose names are written from left to right
 
 export function showHistory(model) {
   const stages = model.matrix;
+  const { level, title, sentence } = model.verdict;
+  show(byId("verdict"), make("p", { class: `light ${level}` }, make("strong", {}, `${title}.`), " ", sentence));
   show(byId("matrix"), stages.some((row) => Object.keys(row.scores).length)
     ? heatMap(stages, model.task === "reply" ? "100 / perplexity" : "accuracy, %")
     : make("p", { class: "hint" }, "No domain had test examples, so there are no figures."));

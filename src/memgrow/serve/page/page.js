@@ -1,6 +1,7 @@
 // The page of a served model: starts its parts and keeps them up to date.
 
-import { showFields, startAsking } from "./answer.js";
+import { showModel, startAsking } from "./answer.js";
+import { setTask, startBatch } from "./batch.js";
 import { byId, say } from "./dom.js";
 import { nameDomains } from "./domains.js";
 import { showHistory } from "./history.js";
@@ -19,16 +20,17 @@ async function refreshModel() {
   say(byId("about"), sentence(model));
   byId("name").textContent = model.name ?? "memgrow";
   document.title = `${model.name ?? "model"} – memgrow`;
-  showFields(model);
+  setTask(model.task);
   showHistory(model);
   showVersions(model);
+  await showModel(model);
 }
 
 function sentence(model) {
   const kind = { text: "Labels texts", pair: "Labels pairs of texts", reply: "Replies to messages" }[model.task] ?? "A model";
   const count = model.domains.length;
   return `${kind}; has learned ${count} ${count === 1 ? "domain" : "domains"} by ${model.method}`
-    + `${model.encoder ? ` on ${model.encoder}` : ""}. Version ${model.version} is served.`;
+    + `${model.encoder ? ` on ${model.encoder}` : ""}. Version ${model.version} (${model.digest.slice(0, 8)}) is served.`;
 }
 
 async function refreshDrift() {
@@ -55,6 +57,7 @@ byId("token").addEventListener("input", (event) => {
 });
 byId("token-form").addEventListener("submit", (event) => event.preventDefault());
 document.addEventListener("visibilitychange", () => document.hidden || watch());
+startBatch();
 startAsking(() => refreshDrift().catch(() => {}));
 startTeaching(watch, (error) => {
   if (error.status !== 401) return;

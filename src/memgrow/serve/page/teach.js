@@ -1,7 +1,9 @@
 // "Teach it a new domain": upload a file, watch it train, compare, publish or discard; and go back to a version.
 
+import { addExamples } from "./answer.js";
 import { byId, has, make, percent, say, show } from "./dom.js";
 import { capital, get, post, upload } from "./service.js";
+import { chooseColumns, readTable } from "./table.js";
 
 const MOST = 8; // jobs that are shown, the latest first
 const STATES = {
@@ -12,32 +14,59 @@ const STATES = {
   discarded: "has been discarded",
   failed: "failed",
 };
+const UPLOAD = "Upload and train", UNCONFIRMED = 428; // the status of a file whose labels are to be confirmed
 const UNDER_WAY = ["queued", "training"];
 const cards = new Map(); // by job: its element and what it shows, so that a new look at it changes only what is new
 let onChange = () => {};
 let onRefusal = () => {};
+let task = "text", chosen = null, confirmed = false; // of the file: its columns, and that its labels are meant
+let notable = 0; // points of forgetting past which publishing asks again
 
 export function startTeaching(changed, refused) {
   onChange = changed;
   onRefusal = refused;
+  byId("file").addEventListener("change", choose);
   byId("teach").addEventListener("submit", (event) => {
     event.preventDefault();
     teach();
   });
 }
 
+async function choose() {
+  const file = byId("file").files[0], place = byId("upload-result");
+  chosen = null;
+  confirmed = false;
+  byId("upload").textContent = UPLOAD;
+  say(place, null);
+  show(byId("columns"));
+  if (!file) return;
+  try {
+    const table = await readTable(file, true);
+    chosen = chooseColumns(byId("columns"), table, task, true, (columns) => addExamples(table.rows, columns));
+  } catch { /* the service says what is wrong with the file, and where */ }
+}
+
 async function teach() {
   const file = byId("file").files[0], name = byId("domain").value.trim(), place = byId("upload-result");
   if (!file) return say(place, "Choose a file first.", true);
-  const form = new FormData();
-  form.append("file", file);
-  if (name) form.append("name", name);
   const publish = byId("teach").elements.publish.value;
   await doing(byId("upload"), place, "Uploading and checking the file …", async () => {
-    await upload(`adapt?publish=${publish}`, form);
+    const form = new FormData();
+    form.append("file", file);
+    if (name) form.append("name", name);
+    if (confirmed) form.append("new_labels", "true");
+    for (const [role, column] of Object.entries(chosen?.() ?? {})) form.append(role, column);
+    try {
+      await upload(`adapt?publish=${publish}`, form);
+    } catch (error) {
+      confirmed = error.status === UNCONFIRMED;
+      if (confirmed) byId("upload").textContent = "Train it with these labels";
+      throw error;
+    }
     byId("teach").reset();
+    await choose();
     await refreshJobs();
-    return "The file is in order. Its training is shown below.";
+    return "The file is checked. Its training is shown below.";
   });
 }
 
@@ -60,6 +89,7 @@ async function doing(button, place, meanwhile, action) {
 export async function refreshJobs() {
   const found = await get("jobs"), jobs = found.jobs.slice(0, MOST), place = byId("jobs");
   document.body.classList.toggle("read-only", found.read_only);
+  notable = found.notable_points;
   for (const job of jobs) {
     const told = JSON.stringify(job), card = cards.get(job.id);
     if (card?.told === told) continue;
@@ -98,13 +128,35 @@ function move(element, job) {
 }
 
 function decision(job, what, title, result) {
-  const button = make("button", { type: "button", class: what === "discard" ? "quiet" : null,
-    click: () => doing(button, result, `${title}ing …`, async () => {
-      await post(`jobs/${encodeURIComponent(job.id)}/${what}`);
-      await refreshJobs();
-      onChange();
-    }) }, title);
+  const [name, lost] = worst(job), isCostly = what === "publish" && lost > notable;
+  const question = isCostly ? `${name} loses ${lost.toFixed(1)} points: publish it anyway?` : null;
+  return twice(title, title, what === "discard", question, (button) => doing(button, result, `${title}ing …`, async () => {
+    await post(`jobs/${encodeURIComponent(job.id)}/${what}`);
+    await refreshJobs();
+    await onChange();
+  }));
+}
+
+/** A button that does something at once or, with a question, when it is pressed a second time. */
+function twice(title, label, isQuiet, question, action) {
+  const set = (sure, text, spoken) => {
+    button.dataset.sure = sure;
+    button.textContent = text;
+    button.setAttribute("aria-label", spoken);
+  };
+  const button = make("button", { type: "button", class: isQuiet ? "quiet" : null, click: () => {
+    if (question && button.dataset.sure !== "yes") set("yes", question, question);
+    else action(button);
+  }, blur: () => set("", title, label) });
+  set("", title, label);
   return button;
+}
+
+/** The earlier domain that lost most, and its points. */
+function worst(job) {
+  const lost = Object.keys(job.after ?? {}).filter((name) => name !== job.domain && has(job.before ?? {}, name))
+    .map((name) => [name, 100 * (job.before[name] - job.after[name])]);
+  return lost.reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
 }
 
 /** What the new domain brought and what it cost, domain by domain. */
@@ -126,13 +178,12 @@ function comparison(job) {
 
 /** Gain and cost in one sentence, as far as both are known. */
 function verdict(job, before, after) {
-  const changes = Object.keys(after).filter((name) => has(before, name)).map((name) => [name, 100 * (after[name] - before[name])]);
-  const gain = changes.find(([name]) => name === job.domain), others = changes.filter(([name]) => name !== job.domain);
-  if (!others.length) return "No earlier domain was tested again, so what this costs them is not known.";
-  const mean = others.reduce((total, [, change]) => total + change, 0) / others.length;
-  const [worst, most] = others.reduce((a, b) => (b[1] < a[1] ? b : a));
-  return [gain ? `${signed(gain[1])} points on ${job.domain}; ` : "", `the earlier domains ${signed(mean)} on average`,
-    most < -0.05 ? `, most on ${worst}: ${signed(most)}` : "", "."].join("");
+  const gain = has(before, job.domain) && has(after, job.domain) ? 100 * (after[job.domain] - before[job.domain]) : null;
+  const others = Object.keys(after).filter((name) => name !== job.domain && has(before, name));
+  const brought = gain === null ? "" : `${job.domain}: ${signed(gain)} points. `;
+  if (!others.length) return `${brought}No earlier domain was tested again, so the forgetting is not known.`;
+  const [name, lost] = worst(job);
+  return brought + (lost > 0.05 ? `${name} loses ${lost.toFixed(1)} points.` : "No earlier domain loses points.");
 }
 
 const signed = (points) => `${points < -0.05 ? "−" : points < 0.05 ? "±" : "+"}${Math.abs(points).toFixed(1)}`;
@@ -140,6 +191,7 @@ const signed = (points) => `${points < -0.05 ? "−" : points < 0.05 ? "±" : "+
 const figure = (scores, name) => make("td", { class: "figure" }, has(scores, name) ? percent(scores[name]) : "–");
 
 export function showVersions(model) {
+  task = model.task;
   const versions = [...model.versions].sort((a, b) => b.number - a.number);
   const result = byId("version-result");
   const rows = versions.map((one) => make("tr", { "aria-current": one.number === model.version ? "true" : null },
@@ -155,29 +207,14 @@ export function showVersions(model) {
       : make("p", { class: "hint" }, "No earlier version is kept, so there is none to go back to."));
 }
 
-/** Rolling back takes away what was learnt since, so a second press is asked for. */
+/** Going back removes what was learned since, so the button names it and is pressed twice. */
 function back(one, model, result) {
-  const lost = model.version - one.number;
-  const button = make("button", { type: "button", class: "quiet", "aria-label": `Go back to version ${one.number}`, click: () => {
-    if (!button.dataset.sure) {
-      button.dataset.sure = "yes";
-      button.textContent = `Forget ${lost === 1 ? "the last domain" : `the last ${lost} domains`}: sure?`;
-      button.setAttribute("aria-label", button.textContent);
-      return;
-    }
-    doing(button, result, "Going back …", async () => {
-      const { version } = await post("rollback", { version: one.number });
-      await onChange();
-      return `Version ${version} is served now.`;
-    });
-  }, blur: () => {
-    delete button.dataset.sure;
-    button.textContent = title;
-    button.setAttribute("aria-label", `Go back to version ${one.number}`);
-  } });
-  const title = "Go back";
-  button.textContent = title;
-  return button;
+  const lost = model.stages.slice(one.number).flatMap((stage) => stage.learned).join(", ");
+  return twice("Go back", `Go back to version ${one.number}`, true, `Remove ${lost}: sure?`, (button) => doing(button, result, "Going back …", async () => {
+    const { version } = await post("rollback", { version: one.number });
+    await onChange();
+    return `Version ${version} (${one.domain ?? "unknown"}) is served now. Removed: ${lost}.`;
+  }));
 }
 
 function date(text) {
