@@ -16,6 +16,7 @@ from memgrow.cli import app
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
 from memgrow.models.hub import NOTE, WEIGHTS
+from memgrow.training import settings
 from tests.support.tiny_encoder import make_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +37,7 @@ def folder(tmp_path, monkeypatch):
     (encoder / NOTE).write_text(json.dumps({"sha256": {WEIGHTS: sha256}}))
     monkeypatch.setenv("MEMGROW_ENCODERS", str(encoder.parent))
     monkeypatch.setenv("MEMGROW_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(settings, "AUTO_STEPS", 20)  # of a first domain: 150 take seconds
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for domain, thing in (("books", "book"), ("dvds", "film")):
         for split, words in (("train", "quiet dull bright slow rich"), ("test", "warm thin")):
