@@ -2,6 +2,7 @@
 
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import asdict
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from math import inf
@@ -101,7 +102,7 @@ def test_inspect_the_report_and_its_json_show_the_same_verdict(model):
     learner, domains = model
     report = report_of_model(learner, "model", tuple(domains))
     verdict = judge(learner.history.matrix, MEASURES["accuracy"])
-    assert report.to_json()["verdict"] == verdict.to_json()
+    assert report.to_json()["verdict"] == asdict(verdict)
     assert verdict.forgetting == learner.history.summary()["forgetting"]
     text = Page(render(report, NOW)).text
     assert verdict.sentence in text

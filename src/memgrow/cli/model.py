@@ -1,5 +1,6 @@
 """`memgrow inspect`, `undo`, `export` and `methods`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +61,7 @@ def inspect(
             for one in versions
         ]
         about_it = {"about": tables.about(learner), "history": learner.history.to_json()}
-        write_json({**about_it, "verdict": verdict.to_json(), "versions": sizes, "reading": read}, indent=1)
+        write_json({**about_it, "verdict": asdict(verdict), "versions": sizes, "reading": read}, indent=1)
         return
     console.print(tables.about_table(learner))
     console.print(tables.stages_table(learner.history, learner.task, versions))

@@ -1,7 +1,7 @@
 """What `inspect`, the report and the service say about a model: facts, what it forgot, stages, what a text reads."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
@@ -106,29 +106,23 @@ class Verdict:
     """What the earlier domains lost between their best test score and now."""
 
     level: Level
+    title: str
     sentence: str
     forgetting: float | None = None  # the mean
     lost: Mapping[str, float] = field(default_factory=dict)  # by domain
-
-    @property
-    def title(self) -> str:
-        return TITLES[self.level]
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "title": self.title}
 
 
 def judge(matrix: AccuracyMatrix, measure: Measure, forgetting: float | None = None) -> Verdict:
     """The verdict on total forgetting; `forgetting` is its mean over seeds, where the matrix is a mean."""
     earlier = [name for name, stage in matrix.learned_at().items() if stage < len(matrix.rows) - 1]
     lost = {name: one for name in earlier if (one := measure.lost_of(matrix, name)) is not None}
-    if not lost and earlier:
-        return Verdict("unknown", "No earlier domain was tested at the end: test files of earlier domains are needed.")
     if not lost:
-        return Verdict("unknown", "There is no earlier domain that could be forgotten.")
+        untested = "No earlier domain was tested at the end: test files of earlier domains are needed."
+        none = "There is no earlier domain that could be forgotten."
+        return Verdict("unknown", TITLES["unknown"], untested if earlier else none)
     mean = (measure.forgetting(matrix) or 0.0) if forgetting is None else forgetting
     worst = max(lost, key=lambda name: lost[name])
-    none = 1.0 if measure.is_perplexity else 0.0
+    same = 1.0 if measure.is_perplexity else 0.0
     _, best, now = domain_scores(matrix, worst)
 
     def change(by: float) -> str:
@@ -137,17 +131,18 @@ def judge(matrix: AccuracyMatrix, measure: Measure, forgetting: float | None = N
         return f"{'gained' if by < 0 else 'lost'} {percent(abs(by), digits=measure.digits)} points"
 
     parts = []
-    if lost[worst] > none:
+    if lost[worst] > same:
         parts.append(
             f"{worst} {change(lost[worst])} since it was learned ({measure.text(best)} → {measure.text(now)})."
         )
-    elif mean <= none:
+    elif mean <= same:
         parts.append("No earlier domain is below its best score since it was learned.")
     if len(lost) > 1 or not parts:
         parts.append(f"On average an earlier domain {change(mean)}.")
-    if untested := [name for name in earlier if name not in lost]:
-        parts.append(f"Not tested at the end: {listed(untested)}.")
-    return Verdict(level_of(max(lost[worst], mean), measure), " ".join(parts), mean, lost)
+    if missing := [name for name in earlier if name not in lost]:
+        parts.append(f"Not tested at the end: {listed(missing)}.")
+    level = level_of(max(lost[worst], mean), measure)
+    return Verdict(level, TITLES[level], " ".join(parts), mean, lost)
 
 
 def level_of(lost: float | None, measure: Measure) -> Level:

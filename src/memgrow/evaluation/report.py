@@ -84,7 +84,7 @@ class Report:
             "method": self.method,
             "average": self.measure.average(self.matrix),
             "ceiling": ceiling,
-            "verdict": self.verdict.to_json(),
+            "verdict": asdict(self.verdict),
         }
 
 

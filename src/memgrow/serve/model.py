@@ -153,7 +153,7 @@ def _card(learner: Learner, name: str, digest: str, kept: Sequence[versions.Save
         "matrix": history["matrix"],
         "baseline": history["baseline"],
         "summary": learner.history.summary(),
-        "verdict": judge(learner.history.matrix, measure_of_task(learner.task)).to_json(),
+        "verdict": asdict(judge(learner.history.matrix, measure_of_task(learner.task))),
         "settings": {
             "model": settings,
             "training": asdict(learner.training),
