@@ -28,6 +28,7 @@ from memgrow.methods import (  # noqa: E402
     find_method,
 )
 from memgrow.models import PretrainedSettings  # noqa: E402
+from memgrow.models.settings import RECURRENT_ONLY  # noqa: E402
 from memgrow.training.settings import defaults_for  # noqa: E402
 
 FENCE = re.compile(r"^```([\w ]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -240,7 +241,7 @@ def every_setting_is_listed_with_its_defaults() -> Iterator[str]:
 
 
 def _default(settings: object, name: str) -> str:
-    recurrent = PretrainedSettings._of_recurrent if isinstance(settings, PretrainedSettings) else ()
+    recurrent = RECURRENT_ONLY if isinstance(settings, PretrainedSettings) else ()
     if not hasattr(settings, name) or name in recurrent:
         return "–"
     value = getattr(settings, name)

@@ -8,6 +8,7 @@ import pytest
 
 # The tests' models are so small that a second thread only gets in the way: of torch, of numpy and of tokenizers.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+os.environ["HF_HUB_OFFLINE"] = "1"  # no encoder is fetched unasked
 
 import torch
 from hypothesis import HealthCheck, settings

@@ -128,6 +128,26 @@ def test_a_domain_that_was_not_learnt_is_told(tiny, stream):
     assert sentence.startswith("kitchen: test accuracy is 33.3%")
 
 
+def test_much_forgetting_is_told_with_a_remedy(tiny):
+    rows = [Example(f"a {word} {n}", label=word) for n in range(8) for word in ("good", "bad")]
+    swapped = [replace(one, label={"good": "bad", "bad": "good"}[one.label]) for one in rows]
+    learner, told = make(tiny, TrainingSettings(rate=0.02, epochs=30, patience=30)), Told()
+    books, films = Domain("books", *[tuple(rows)] * 3), Domain("films", *[tuple(swapped)] * 3)
+    learner.learn([books, films], progress=told)
+    (sentence,) = (note for note in told.notes if note.startswith("Forgotten: books fell"))
+    assert "memgrow undo" in sentence
+
+
+def test_a_domain_of_mostly_new_labels_names_a_method_that_keeps_the_old_ones(tiny, short):
+    def domain(name, labels):
+        return Domain(name, *[tuple(Example(f"{one} {n}", label=one) for n in range(4) for one in labels)] * 3)
+
+    for method, count in (("finetune", 1), ("finetune+memory", 0)):
+        learner, told = make(tiny, short, method), Told()
+        learner.learn([domain("a", "xyz"), domain("b", "zuvw"), domain("c", "zu")], progress=told)
+        assert sum(" shares " in note for note in told.notes) == count
+
+
 def test_where_nothing_is_shown_it_is_a_warning_at_the_line_that_asked(tiny, stream):
     learner = make(tiny, TrainingSettings(rate=1e-12, epochs=1))
     with pytest.warns(UserWarning, match="^kitchen: .* it has learned nothing of use") as told:

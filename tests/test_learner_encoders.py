@@ -258,7 +258,7 @@ def test_an_encoder_is_a_name_a_folder_or_a_path(encoder, monkeypatch):
     by_path, by_text = (Learner.create(encoder=one, device="cpu") for one in (encoder, str(encoder)))
     assert by_path.settings == by_text.settings
     monkeypatch.setenv("MEMGROW_ENCODERS", str(encoder.parent / "none"))
-    with pytest.raises(MemgrowError, match=r"minilm is not here yet; run: memgrow encoder get minilm"):
+    with pytest.raises(MemgrowError, match=r"minilm is not on this machine.*`memgrow encoder get minilm`"):
         Learner.create(encoder="minilm")
 
 

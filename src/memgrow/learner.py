@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack
 
 import torch
 
@@ -29,6 +29,7 @@ from memgrow.models.base import INFERENCE_BATCH
 from memgrow.models.generate import MAX_WORDS, generate_all
 from memgrow.models.hub import EncoderFiles
 from memgrow.models.tokenizer import token_strings, word_tokenizer
+from memgrow.nn import LAYERS
 from memgrow.nn.device import derive, find_device, suited_threads, using_threads
 from memgrow.storage.checkpoint import read_checkpoint
 from memgrow.storage.folder import hold
@@ -40,6 +41,7 @@ from memgrow.training.checks import (
     check_stage,
     check_watched,
     domains_of_stage,
+    forgetting_warnings,
     labels_in,
     weak_scores,
 )
@@ -51,7 +53,7 @@ from memgrow.training.settings import (
     TrainingSettings,
     advice_for,
     defaults_for,
-    defaults_for_device,
+    defaults_for_new,
     sizes_line,
 )
 
@@ -89,7 +91,7 @@ class AdaptArguments(TypedDict, total=False):
     save_every: float  # seconds between two saves of the unfinished training (60)
     progress: Progress | bool | None  # True for a default one
     overwrite: bool  # replace a model with another history
-    keep_versions: int | None  # earlier versions to keep in the folder (1), see `undo`
+    keep_versions: int | None  # earlier versions to keep in the folder (3), see `undo`
     max_forgetting: float | None  # raise ForgettingError, and keep nothing, if a watched domain loses more points
     threads: int | None  # CPU threads; by default one for small models
 
@@ -125,26 +127,32 @@ class Learner:
     ) -> "Learner":
         """A learner that has learned nothing yet.
 
-        `encoder` is a pretrained one: a name that `memgrow encoder list` shows, a folder or a hub name. Without one the
-        model is a recurrent network, whose default sizes suit the device. `task` (text, pair or reply) and `labels` are
-        taken from the data unless given; later domains may bring further labels.
+        `encoder` is a pretrained one (a name that `memgrow encoder list` shows, a folder or a hub name) or the paper's
+        recurrent network: lstm, gru or rnn. The default is all-MiniLM-L6-v2, fetched on first use. `task` (text, pair
+        or reply) and `labels` are taken from the data unless given; later domains may bring further labels.
         """
         if encoder is not None and model is not None:
-            if not isinstance(model, PretrainedSettings):
-                raise SettingsError("with an encoder, model must be PretrainedSettings or None")
-            model = replace(model, encoder=str(encoder))
+            if isinstance(model, PretrainedSettings) == (encoder in LAYERS):
+                raise SettingsError(
+                    "model must be PretrainedSettings for a pretrained encoder, ModelSettings for lstm, gru and rnn"
+                )
+            changed: dict[str, Any] = {"cell" if encoder in LAYERS else "encoder": str(encoder)}
+            model = replace(model, **changed)
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
         found = find_device(device)
-        sizes = defaults_for_device(found, task == REPLY) if model is None and encoder is None else None
-        usual = sizes or defaults_for(model or encoder, task == REPLY)
-        spec, options = find_method(method or usual.method), options or usual.options
+        wanted = find_method(method) if method else None
+        if model is None:
+            usual = defaults_for_new(found, encoder, methods=[wanted] if wanted else (), replies=task == REPLY)
+        else:
+            usual = defaults_for(model, task == REPLY)
+        spec, options = wanted or find_method(usual.method), options or usual.options
         spec.check(model or usual.model)
         settings, files = (model or usual.model).resolve()
         config = LearnerConfig(spec, settings, training or usual.training, options, operator.index(seed), files)
         state = LearnerState(task, _checked_labels(labels), None, Vocabulary(), spec.create(options), History())
         learner = cls(config, state, found)
-        learner._has_default_sizes = sizes is not None
+        learner._has_default_sizes = model is None
         return learner
 
     # Learning
@@ -210,12 +218,12 @@ class Learner:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
         config, vectors = self.config, self._find_vectors(given.get("vectors"), progress)
         if self._has_default_sizes and self.model is None:
-            if vectors is not None:
+            if vectors is not None and not config.model.is_pretrained:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
             progress.note(sizes_line(config.model, config.training))
         if vectors is not None:
             if config.model.is_pretrained:
-                raise SettingsError("a pretrained encoder has word pieces of its own: leave the word vectors out")
+                raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use encoder lstm")
             config = replace(config, vectors=RememberedVectors.given(vectors))
         key = {"data": stage.fingerprint, "settings": self._key(config, stage, vectors is not None)}
         resume = ResumeFolder.in_model(folder, len(self.history.stages), key, given.get("save_every", 60.0))
@@ -235,7 +243,8 @@ class Learner:
             resume.clear()
         self.config, self.state = config, state
         # Last, so that learner and folder agree whatever a warning leads to.
-        for warning in weak_scores(stage, record.validation, state.history.matrix.rows[-1].scores, advice_for(config)):
+        weak = weak_scores(stage, record.validation, state.history.matrix.rows[-1].scores, advice_for(config))
+        for warning in (*weak, *(forgetting_warnings(state.history) if stage.labels else ())):
             warn(progress, warning)
         return record
 
@@ -315,14 +324,13 @@ class Learner:
         examples = [_as_example(text, number) for number, text in enumerate(texts, 1)]
         check_examples(examples, state.task or "", None)
         data = state.encode(config, examples)
-        labels, calibration = state.labels or (), state.calibration
+        labels = state.labels or ()
         columns = list(range(len(labels)))
         if domain is not None:
-            calibration = calibration.of_domain(domain)
             columns = [labels.index(label) for label in state.history.labels.get(domain, labels)]
         with self.suited_threads():
-            logits = cast(Classifier, state.model).logits(data, domain)[:, columns]
-        rows = (logits / calibration.temperature).softmax(-1).tolist()
+            logits = state.calibrated_logits(data, domain)[:, columns]
+        rows = logits.softmax(-1).tolist()
         names = [labels[column] for column in columns]
         return [
             Prediction(names[best], dict(zip(names, row, strict=True)))
@@ -406,16 +414,18 @@ class Learner:
             found: list[bool] = self.classifier().correct(self.split(domain, split, unknown_labels=True)).tolist()
         return found
 
-    def logits(self, domain: Domain, split: Split = "test") -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits (examples, labels) and label indices (examples) of one split of a domain."""
-        data = self.split(domain, split)
+    def logits(
+        self, domain: Domain, split: Split = "test", calibrated: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (examples, labels), divided by their temperatures if `calibrated`, and label indices (examples)."""
+        model, data = self.classifier(), self.split(domain, split)
         with self.suited_threads():
-            return self.classifier().logits(data), torch.tensor(data.labels)
+            found = self.state.calibrated_logits(data) if calibrated else model.logits(data)
+        return found, torch.tensor(data.labels)
 
     def reliability(self, domain: Domain, split: Split = "test", temperature: float | None = None) -> Reliability:
-        """Calibration error and related figures, at the calibrated temperature or another."""
-        at = self.calibration.temperature if temperature is None else temperature
-        return reliability(*self.logits(domain, split), at)
+        """Calibration error and related figures, at the calibrated temperatures or another."""
+        return reliability(*self.logits(domain, split, temperature is None), temperature or 1.0)
 
     def confusion(self, domain: Domain, split: Split = "test") -> Confusion:
         """The confusion matrix of one split of a domain, with F1 and more."""
@@ -448,7 +458,7 @@ class Learner:
         """Write the learner as a folder; a reader never sees half of it.
 
         A model that this one is no later version of is replaced only with `overwrite`. `keep_versions` earlier versions
-        stay in the folder (default: as before, or 1), see `undo`.
+        stay in the folder (default: as before, or 3), see `undo`.
         """
         write_checkpoint(path, self.config, self.state, self.folder, overwrite, keep_versions)
         self.folder = Path(path).absolute()

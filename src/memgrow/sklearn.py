@@ -19,7 +19,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.nn.device import find_device
-from memgrow.training.settings import TrainingSettings, defaults_for, defaults_for_device
+from memgrow.training.settings import TrainingSettings, defaults_for, defaults_for_new
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -29,7 +29,8 @@ try:
 except ImportError:
     raise MissingExtraError("memgrow.sklearn needs scikit-learn: run `pip install 'memgrow[sklearn]'`") from None
 
-OF_MODEL = ("embedding", "hidden", "slots")
+OF_RECURRENT = ("embedding", "hidden")
+OF_MODEL = (*OF_RECURRENT, "slots")
 OF_TRAINING = ("rate", "batch", "epochs", "patience")
 LARGEST_SEED = 2**31 - 1
 
@@ -129,13 +130,16 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> tuple[str, ModelSettings, TrainingSettings, MethodSettings]:
         """The method and all settings by the current parameters."""
-        named = self.model or self.encoder
-        usual = defaults_for_device(find_device(self.device)) if named is None else defaults_for(named)
+        encoder, methods = self.encoder, [find_method(self.method)] if self.method else []
+        if encoder is None and any(getattr(self, name) is not None for name in OF_RECURRENT):
+            encoder = "lstm"
+        usual = defaults_for_new(find_device(self.device), encoder, methods=methods)
+        usual = usual if self.model is None else defaults_for(self.model)
         model, training = self.model or usual.model, self.training or usual.training
         sizes = {name: getattr(self, name) for name in OF_MODEL if getattr(self, name) is not None}
         steps = {name: getattr(self, name) for name in OF_TRAINING if getattr(self, name) is not None}
-        method, options = self.method or usual.method, self.options or usual.options
-        return method, replace(model, **sizes), replace(training, **steps), options
+        name, options = self.method or usual.method, self.options or usual.options
+        return name, replace(model, **sizes), replace(training, **steps), options
 
     def _updated(self) -> Learner:
         """The learner with the current method and training settings."""

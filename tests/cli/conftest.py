@@ -14,7 +14,7 @@ from memgrow.data import Stream, write_jsonl
 from memgrow.evaluation import baselines
 
 SIZES = ("hidden=5", "embedding=6", "model.slots=4", "perceptron=16", "epochs=1", "batch=16")
-TINY = tuple(word for size in SIZES for word in ("--set", size))
+TINY = ("--encoder", "lstm", *(word for size in SIZES for word in ("--set", size)))
 
 
 class Memgrow:

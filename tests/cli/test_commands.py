@@ -158,7 +158,7 @@ def test_watch_reads_a_stream_of_texts(memgrow, jsonl, tmp_path):
     rows = [{"text": " ".join(rng.choices(words, k=8)), "label": rng.choice("ab")} for _ in range(400)]
     memgrow.done("adapt", tmp_path / "m", jsonl(tmp_path / "d.jsonl", rows), *memgrow.tiny)
     texts = "".join(f"other{number % 50} things{number % 7} entirely\n" for number in range(200))
-    *_, last = memgrow.done("watch", tmp_path / "m", "--json", stdin=texts).splitlines()
+    *_, last = memgrow.done("drift", tmp_path / "m", "--json", stdin=texts).splitlines()
     assert json.loads(last)["due"] is True
 
 
@@ -273,3 +273,24 @@ def test_help_imports_nothing_slow():
     program += "print([name for name in ('torch', 'numpy', 'transformers', 'matplotlib') if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert out.splitlines()[-1] == "[]"
+
+
+def test_test_files_are_remembered_so_that_forgetting_is_always_shown(memgrow, data, tmp_path):
+    model, kitchen = tmp_path / "m", tmp_path / "kitchen_test.jsonl"
+    kitchen.write_bytes(data["kitchen"].read_bytes())
+    memgrow.done("adapt", model, data["harbour"], *memgrow.tiny, "--watch", kitchen)
+
+    def tested(domain):
+        memgrow.done("adapt", model, data[domain], "--again")
+        history = json.loads(memgrow.done("inspect", model, "--json"))["history"]
+        return history["matrix"][-1]["scores"].keys()
+
+    assert "kitchen" in tested("clinic")
+    kitchen.write_text(kitchen.read_text() * 2)
+    assert "kitchen" not in tested("harbour")
+    kitchen.unlink()
+    assert "kitchen" not in tested("clinic")
+
+
+def test_the_old_name_of_drift_says_the_new_one(memgrow, model):
+    assert "memgrow drift" in memgrow.refused("watch", model, "texts.jsonl")

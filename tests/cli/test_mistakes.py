@@ -14,6 +14,7 @@ from memgrow import Learner
 from memgrow.storage.folder import hold
 
 ROWS = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
+MORE = "".join(f'{{"text": "{word} {n}", "label": "{word}"}}\n' for n in range(20) for word in ("good", "bad"))
 MISTAKES = {  # what is wrong: (content of data.jsonl, further words, what the sentence must mention)
     "no such file": (None, (), "data.jsonl"),
     "empty file": ("", (), "data.jsonl"),
@@ -27,14 +28,20 @@ MISTAKES = {  # what is wrong: (content of data.jsonl, further words, what the s
     "unknown setting": (ROWS, ("--set", "hiden=3"), "hidden"),
     "no value": (ROWS, ("--set", "hidden"), "="),
     "wrong type": (ROWS, ("--set", "hidden=big"), "whole number"),
-    "impossible value": (ROWS, ("--set", "hidden=0"), "at least 1"),
+    "impossible value": (ROWS, ("--encoder", "lstm", "--set", "hidden=0"), "at least 1"),
+    "a setting by another name": (ROWS, ("--set", "learning_rate=3"), "did you mean rate?"),
+    "a recurrent setting for an encoder": (ROWS, ("--set", "hidden=64"), "--encoder lstm"),
+    "no weights and no network": (MORE, (), "--encoder lstm"),
+    "a domain of one row": ('{"text": "a", "label": "x"}\n', (), "more rows"),
+    "an unreadable file": (ROWS, ("--validation", "."), "file"),
+    "unknown column": (ROWS, ("--text", "body"), "body"),
     "unknown device": (ROWS, ("--device", "tpu"), "device"),
     "missing recipe": (ROWS, ("--recipe", "no.yaml"), "no.yaml"),
     "long recipe": ("method: finetune\n" * 10_000, ("--recipe", "data.jsonl"), "too long"),
     "missing vectors": (ROWS, ("--vectors", "no.txt"), "no.txt"),
     "missing watch": (ROWS, ("--watch", "no.jsonl"), "no.jsonl"),
-    "unknown encoder": (ROWS, ("--encoder", "no-such-encoder"), "no-such-encoder"),
-    "encoder method without encoder": (ROWS, ("--method", "lora"), "encoder"),
+    "unknown encoder": (MORE, ("--encoder", "no-such-encoder"), "no-such-encoder"),
+    "encoder method without encoder": (MORE, ("--encoder", "lstm", "--method", "lora"), "encoder"),
     "negative bound": (ROWS, ("--max-forgetting", "-3"), "0 or more"),
     "bad label map": (ROWS, ("--map-label", "x"), "OLD=NEW"),
     "too many versions": (ROWS, ("--keep-versions", "100000"), "versions"),

@@ -18,7 +18,8 @@ def small(monkeypatch, tiny, short):
     monkeypatch.setattr(demo, "MODEL", tiny)
     monkeypatch.setattr(demo, "TRAINING", short)
     sizes = {"domains": 3, "train": 30, "validation": 12, "test": 12}
-    monkeypatch.setattr(demo, "synthetic_stream", lambda seed: synthetic_stream(**sizes, seed=seed))
+    for module in ("memgrow.evaluation.demo", "memgrow.data"):
+        monkeypatch.setattr(f"{module}.synthetic_stream", lambda seed: synthetic_stream(**sizes, seed=seed))
 
 
 def test_methods_learn_the_same_data_by_seed_and_json_is_read_back():
@@ -32,11 +33,13 @@ def test_methods_learn_the_same_data_by_seed_and_json_is_read_back():
     assert again.comparison == made.comparison
 
 
-def test_the_command_shows_matrices_and_writes_figures_picture_and_report(tmp_path):
+def test_the_command_shows_the_ends_and_a_refused_update_and_writes_figures_picture_and_report(tmp_path):
     out = tmp_path / "deep" / "out"
     result = CliRunner().invoke(app, ["demo", "--seeds", "2", "--seed", "5", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in out.iterdir()) == ["demo.json", "demo.png", "report.html"]
-    assert json.loads((out / "demo.json").read_text())["seeds"] == 2
-    for method in demo.METHODS:
-        assert f"{method}: test accuracy" in result.output
+    assert sorted(path.name for path in out.iterdir()) == ["demo.json", "demo.png", "model", "report.html"]
+    found = json.loads((out / "demo.json").read_text())
+    assert found["seeds"] == 2
+    assert found["gate"]["refused"] == (found["gate"]["before"] - found["gate"]["after"] > 0.05)
+    assert all(method in result.output for method in demo.METHODS)
+    assert "rows of old data kept: 0" in result.output

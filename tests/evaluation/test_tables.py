@@ -104,7 +104,7 @@ def test_history_stages_and_summary_of_a_model():
     assert "average accuracy at the end 79.9" in line
     assert "forgetting (best minus last) +0.2" in line
     untested = AccuracyMatrix().with_row(["d0"], {"d0": 1.0}).with_row(["d1"], {"d1": 1.0})
-    assert "not tested at the end: d0" in summary_line(History(found.stages[:2], untested))
+    assert "forgetting of d0 is not measured" in summary_line(History(found.stages[:2], untested))
 
 
 def test_replies_are_shown_as_perplexities():

@@ -27,7 +27,7 @@ COMMANDS = {
     "inspect": "inspect model",
     "inspect-text": "inspect model a-fine-pan",
     "verify": "inspect model --verify",
-    "watch": "watch model asked.jsonl",
+    "watch": "drift model asked.jsonl",
     "report": "report model kitchen.jsonl harbour.jsonl -o page.html",
     "undo": "undo model",
     "methods": "methods",

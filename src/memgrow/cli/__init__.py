@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from memgrow.cli.app import EXIT_CODES, REMOVED_COMMANDS, Application, Command, 
 from memgrow.errors import SettingsError
 
 NAME = "memgrow"
+EXTRAS = {"plots": "matplotlib", "serve": "fastapi", "sklearn": "sklearn", "stats": "scipy", "arrow": "pyarrow"}
 GROUPS: dict[str, dict[str, Callable[..., None] | None]] = {
     "Learn": {"adapt": adapt.adapt, "undo": model.undo, "domain": None},
     "Use": {
@@ -19,7 +21,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | None]] = {
         "chat": predict.chat,
         "evaluate": evaluate.evaluate,
         "inspect": model.inspect,
-        "watch": evaluate.watch,
+        "drift": evaluate.drift,
         "serve": serve.serve,
         "export": model.export,
     },
@@ -74,8 +76,13 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
+        from memgrow.models.hub import DEFAULT_ENCODER, KNOWN
+
+        ready = "ready" if KNOWN[DEFAULT_ENCODER].is_here() else f"encoder {DEFAULT_ENCODER} not fetched yet"
         python = ".".join(map(str, sys.version_info[:3]))
-        print(f"memgrow {__version__} (torch {version('torch')}, Python {python})")
+        print(f"{ready}: memgrow {__version__} (torch {version('torch')}, Python {python})")
+        if lacking := [extra for extra, package in EXTRAS.items() if find_spec(package) is None]:
+            print(f"not installed: {', '.join(f'memgrow[{extra}]' for extra in lacking)}")
         raise typer.Exit
 
 

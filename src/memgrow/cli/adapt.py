@@ -1,7 +1,7 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
     from memgrow.models.hub import EncoderFiles
 
+TESTS = "tests.json"  # in the model's folder: SHA-256 by path of test files
+
 
 @opt.grouped
 def adapt(
@@ -39,7 +41,7 @@ def adapt(
     max_forgetting: Annotated[
         float | None, opt.setting("Keep no domain that costs a watched one more than this.", metavar="POINTS")
     ] = None,
-    keep_versions: Annotated[int | None, opt.setting("Earlier versions to keep for undo [1].")] = None,
+    keep_versions: Annotated[int | None, opt.setting("Earlier versions to keep for undo [3].")] = None,
     tensorboard: Annotated[
         Path | None, opt.file_option("Log the training to TensorBoard here.", opt.SETTINGS, "FOLDER")
     ] = None,
@@ -63,19 +65,21 @@ def adapt(
     check_keep_versions(keep_versions)
     if max_forgetting is not None and not max_forgetting >= 0:
         raise SettingsError(f"--max-forgetting must be 0 or more points, not {max_forgetting:g}")
-    is_new(model)
+    is_new_model = is_new(model)
     with hold(model, *((inf, notice) if wait else ())):
         # Quick checks come first: a long file need not be read for a misspelled method.
-        learner = open_or_create(model, settings, method)
+        changes, method = check_settings(settings, method)
+        learner = None if is_new_model else open_model(model, settings, changes, method)
         chosen, (watch_files, watch_names) = split_names(rows.domains), _files_and_names(watch or ())
         names = chosen and list(dict.fromkeys([*chosen, *watch_names]))
         loaded = rows.load(data, names)
         stream, watched_too = _split_watched(loaded.stream, chosen or (), watch_names)
+        tests = [*watch_files, *_test_files(data, rows, loaded.stream)]
         watched = load_for_evaluation(watch_files, rows.columns()) if watch_files else Loaded(Stream(()))
-        if learner.model is None and any(domain.has_replies for domain in stream):
-            learner = open_or_create(model, settings, method, replies=True)
-        if learner.model is None:
-            notice(f"{sizes_line(learner.settings, learner.training)} (--set changes it)")
+        again_tested = _remembered(model, [*tests, *data], rows, {*stream.names, *watched.stream.names})
+        if learner is None:
+            learner = create_model(settings, changes, method, stream)
+            notice(f"{sizes_line(learner.settings, learner.training)} (--encoder and --set change it)")
         for sentence in (*loaded.notices, *watched.notices):
             notice(sentence)
         if str(settings.vectors) == opt.NO_VECTORS:
@@ -90,13 +94,14 @@ def adapt(
                 bar,
                 tracked,
                 folder=model.resolve(),
-                watch=[*watched.stream, *watched_too],
+                watch=[*watched.stream, *watched_too, *again_tested],
                 again=again,
                 vectors=settings.vectors_file,
                 max_forgetting=max_forgetting,
                 keep_versions=keep_versions,
                 threads=settings.threads,
             )
+        _remember(model, tests)
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
         console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
@@ -133,19 +138,15 @@ def _learn(
     return stages
 
 
-def open_or_create(folder: Path, settings: opt.SettingOptions, method: str | None, replies: bool = False) -> "Learner":
-    """The model of the folder with the settings that are given, or a new one."""
-    from memgrow.nn.device import allow_tf32
+def check_settings(settings: opt.SettingOptions, method: str | None) -> "tuple[SettingChanges, str | None]":
+    """What --set, --recipe and --encoder change, and the method by its full name."""
+    from memgrow.methods import find_method
+    from memgrow.nn.device import allow_tf32, find_device
 
     changes = settings.changes()
+    allow_tf32(find_device(settings.device))
     method = method or changes.method
-    seed = changes.seed if settings.seed is None else settings.seed
-    if is_new(folder):
-        learner = _create(changes, settings, method=method, seed=seed, replies=replies)
-    else:
-        learner = _open(folder, changes, settings.device, method=method, seed=seed)
-    allow_tf32(learner.device)
-    return learner
+    return changes, method and find_method(method).name
 
 
 def is_new(folder: Path) -> bool:
@@ -162,28 +163,38 @@ def is_new(folder: Path) -> bool:
     return True
 
 
-def _create(
-    changes: "SettingChanges", settings: opt.SettingOptions, *, method: str | None, seed: int | None, replies: bool
+def create_model(
+    settings: opt.SettingOptions, changes: "SettingChanges", method: str | None, stream: "Stream"
 ) -> "Learner":
+    from memgrow.cli.fetch import fetch_encoder
     from memgrow.learner import Learner
+    from memgrow.methods import find_method
     from memgrow.models import REPLY
+    from memgrow.training.checks import check_stage
 
-    usual = changes.defaults(settings.device, replies)
+    replies = any(domain.has_replies for domain in stream)
+    usual = changes.defaults(settings.device, methods=[method], replies=replies, vectors=settings.vectors_file)
+    model = changes.model(usual.model, settings.vectors_file)
+    find_method(method or usual.method).check(model)
+    check_stage(stream[:1], None, None)  # before an encoder is fetched
+    fetch_encoder(model)
     return Learner.create(
         method or usual.method,
         task=REPLY if replies else None,
-        model=changes.model(usual.model, settings.vectors_file),
+        model=model,
         training=changes.section("training", usual.training),
         options=changes.section("options", usual.options),
-        seed=seed or 0,
+        seed=(changes.seed if settings.seed is None else settings.seed) or 0,
         device=settings.device,
     )
 
 
-def _open(folder: Path, changes: "SettingChanges", device: str, *, method: str | None, seed: int | None) -> "Learner":
+def open_model(folder: Path, settings: opt.SettingOptions, changes: "SettingChanges", method: str | None) -> "Learner":
+    """The model of the folder, with the settings that are given."""
     from memgrow.learner import Learner
 
-    learner = Learner.load(folder, device)
+    learner = Learner.load(folder, settings.device)
+    seed = changes.seed if settings.seed is None else settings.seed
     wanted = changes.section("model", learner.settings)
     if changes.encoder is not None and learner.encoder is not None:
         files = _same_encoder(folder, changes.encoder, learner.encoder)
@@ -208,17 +219,75 @@ def _open(folder: Path, changes: "SettingChanges", device: str, *, method: str |
 
 def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFiles":
     """The files of the model's encoder, if the one that is asked for has the same weights."""
-    from memgrow.models.hub import find_encoder
+    from memgrow.models.hub import KNOWN, find_encoder
 
+    if name == ours.name and name in KNOWN and not KNOWN[name].is_here():
+        return ours  # a model has all that it needs
     try:
         found = find_encoder(name)
     except MemgrowError:
         if name != ours.name:
             raise
-        return ours  # a model has all that it needs, even where its encoder is no longer found
+        return ours  # the encoder is no longer found
     if found.sha256 != ours.sha256:
         raise SettingsError(f"{folder} has the encoder {ours.name} with other weights: leave --encoder out")
     return replace(ours, weights=found.weights)
+
+
+def _test_files(data: Iterable[Path], rows: opt.TrainingDataOptions, stream: "Stream") -> list[Path]:
+    """Files of test examples, by their role, their name, or else a column of splits."""
+    from memgrow.data.files import domain_and_part
+
+    parts = {path: domain_and_part(path) for path in data}
+    if found := [*(rows.test or ()), *(path for path, (_, part) in parts.items() if part == "test")]:
+        return found
+    tested = {domain.name for domain in stream if domain.test}
+    return [
+        path for path, (name, _) in parts.items() if (name in tested if rows.by is None else len(tested) == len(stream))
+    ]
+
+
+def _remembered(
+    model: Path, given: Iterable[Path], rows: opt.TrainingDataOptions, names: Collection[str]
+) -> "list[Domain]":
+    """Test domains of earlier calls that are not among `names`, from the files of then, if these are as they were."""
+    from memgrow.data import load_for_evaluation
+    from memgrow.data.disk import sha256_of
+
+    known = _read_tests(model)
+    found: list[Domain] = []
+    here = {str(path.absolute()) for path in given}
+    for place, sha256 in known.items():
+        path = Path(place)
+        if place in here:
+            continue
+        try:
+            if sha256_of(path) != sha256:
+                raise DataError("it has changed")
+            found += [one for one in load_for_evaluation([path], rows.columns()).stream if one.name not in names]
+        except (MemgrowError, OSError) as error:
+            notice(f"{path.name} was a test file of this model and is not read ({error}): --watch FILE gives one")
+    return [one for one in found if one.test]
+
+
+def _remember(model: Path, tests: Iterable[Path]) -> None:
+    """Note the paths of test files for later calls. Exports and copies by `Learner.save` leave the note out."""
+    from memgrow.data.disk import atomic_write, pack_json, sha256_of
+
+    known = _read_tests(model)
+    new = known | {str(path.absolute()): sha256_of(path) for path in tests if path.is_file()}
+    if new != known:
+        atomic_write(model / TESTS, pack_json(new))
+
+
+def _read_tests(model: Path) -> dict[str, str]:
+    from memgrow.data.disk import read_json
+
+    try:
+        found = read_json(model / TESTS)
+    except (MemgrowError, OSError):
+        return {}
+    return {str(path): str(sum) for path, sum in found.items()} if isinstance(found, dict) else {}
 
 
 def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:

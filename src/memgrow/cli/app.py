@@ -156,6 +156,7 @@ RESUMABLE = ("adapt", "compare", "data", "encoder")
 REMOVED_COMMANDS = {
     "verify": "use memgrow inspect MODEL --verify",
     "history": "use memgrow inspect MODEL",
+    "watch": "it is now memgrow drift",
     "doctor": "use memgrow --version",
     "recipes": "--recipe takes small, small-dialogue, demo or a YAML file of settings",
     "tune": "use scikit-learn's search with memgrow.sklearn.MemgrowClassifier",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memgrow.evaluation.compare import Run, Settings
     from memgrow.evaluation.comparison import Comparison, RunResult
     from memgrow.evaluation.progress_bars import ProgressBar
+    from memgrow.training.settings import Defaults
 
 Given = Annotated[list[str], opt.argument("STREAM", "A corpus, a folder, or files: a domain each.")]
 Methods = Annotated[
@@ -34,7 +35,8 @@ On = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot and report.")]
-DEMO_NEXT = "These domains are synthetic: memgrow compare FILES... compares the methods on yours."
+DEMO_NEXT = "Next: memgrow adapt model/ YOUR.jsonl"
+REAL_ROWS = 160  # of each split, at most
 # The recorded results of public corpora were made with these; a user's own data is learned as `adapt` learns it.
 CORPUS_MODEL: dict[str, Any] = {"lowercase": False}
 CORPUS_TRAINING: dict[str, Any] = {"min_documents": 1, "patience": 2}
@@ -71,15 +73,14 @@ def compare(
     check_place(on)
     check_replaceable(out / REPORT)
     asked, vectors, device = settings.changes(), settings.vectors_file, settings.device
-    usual = comparing.METHODS if asked.encoder is None else comparing.ENCODER_METHODS
-    names = split_names(methods) or [*usual, *([asked.method] if asked.method else [])]
-    for name in names:
+    names = split_names(methods) or []
+    for name in (*names, *([asked.method] if asked.method else [])):
         find_method(name)
     loaded = _open(stream, rows)
     is_dialogue = any(domain.has_replies for domain in loaded)
-    used = _settings(
-        asked, vectors, device=device, is_dialogue=is_dialogue, is_public=all(name in CORPORA for name in stream)
-    )
+    usual = asked.defaults(device, methods=[*names, asked.method], replies=is_dialogue, vectors=vectors)
+    used = _settings(asked, usual, vectors, is_public=all(name in CORPORA for name in stream))
+    names = names or [*comparing.usual_methods(used.model, is_dialogue), *([asked.method] if asked.method else [])]
     sizes = [sum(len(getattr(domain, part)) for domain in loaded) for part in PARTS]
     say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     if not is_dialogue and not is_installed():
@@ -147,18 +148,18 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
     return loaded.stream
 
 
-def _settings(
-    asked: "SettingChanges", vectors: Path | None, *, device: str, is_dialogue: bool, is_public: bool
-) -> "Settings":
+def _settings(asked: "SettingChanges", usual: "Defaults", vectors: Path | None, *, is_public: bool) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
+    from memgrow.cli.fetch import fetch_encoder
     from memgrow.evaluation.compare import Settings
     from memgrow.training.settings import sizes_line
 
-    usual = asked.defaults(device, is_dialogue)
-    if asked.encoder is not None:
-        if vectors is not None or is_dialogue:
-            raise SettingsError("a pretrained encoder takes neither replies nor word vectors: leave out --encoder")
-        model, _ = asked.section("model", usual.model).resolve()
+    if usual.model.is_pretrained:
+        if vectors is not None:
+            raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use --encoder lstm")
+        model = asked.section("model", usual.model)
+        fetch_encoder(model)
+        model, _ = model.resolve()
     else:
         if is_public:
             training = replace(usual.training, **CORPUS_TRAINING)
@@ -201,38 +202,85 @@ def _write(content: dict[str, Any], results: Path, draw: "Callable[[], Figure]")
 
 
 def demo(
-    methods: Annotated[str, typer.Option(metavar="A,B,C", help="Which methods to compare.")] = opt.DEMO,
+    methods: Annotated[str | None, typer.Option(metavar="A,B,C", help="Methods.", show_default=opt.DEMO)] = None,
+    real: Annotated[
+        bool, typer.Option("--real", help="Real sentences and MiniLM, which are fetched: about five minutes.")
+    ] = False,
     seeds: Seeds = 1,
     seed: Annotated[int, opt.setting("Random seed.")] = 0,
     out: Out = Path("memgrow-demo"),
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
-    """Four made-up domains in turn: fine-tuning, a domain memory, and retraining on everything.
+    """Four domains in turn: what fine-tuning forgets, what memgrow keeps, and an update that is refused.
 
-    Example: memgrow demo --seeds 3
+    Example: memgrow demo
     """
-    from memgrow.evaluation.comparison_tables import compared_table, legend, marked, verdict
-    from memgrow.evaluation.demo import METHODS as DEMO_METHODS
-    from memgrow.evaluation.demo import run_demo
+    from memgrow.data import synthetic_stream
+    from memgrow.evaluation import demo as acts
+    from memgrow.evaluation.compare import Settings
+    from memgrow.evaluation.comparison import BASELINE, RETRAINING
+    from memgrow.evaluation.comparison_tables import ends_sentence, ends_table, marked
     from memgrow.evaluation.plots import draw_matrices
     from memgrow.evaluation.progress_bars import TrainingBar
-    from memgrow.evaluation.tables import matrix_table
+    from memgrow.evaluation.tables import percent
+    from memgrow.methods import RECOMMENDED_FOR_ENCODERS
 
     check_replaceable(out / REPORT)
     out.mkdir(parents=True, exist_ok=True)  # fails before anything is learned
-    say("Four domains arrive one after another; cues of one conflict with those of the next.")
-    with TrainingBar(progress_console()) as bar:
-        made = run_demo(split_names(methods) or DEMO_METHODS, range(seed, seed + seeds), device, bar)
+    kind, settings, names = "synthetic", Settings(acts.MODEL, acts.TRAINING), acts.METHODS
+    if real:
+        kind, settings, names = "real", _real_settings(), (BASELINE, RECOMMENDED_FOR_ENCODERS, RETRAINING)
+
+    def streams(seed: int) -> "Stream":
+        return _real_stream() if real else synthetic_stream(seed=seed)
+
+    first = streams(seed)
+    say(f"Four {kind} domains arrive one after another: {', '.join(first.names)}. Their rows are not kept.")
+
+    class Bar(TrainingBar):
+        def note(self, sentence: str) -> None:
+            """Notes are about data of one's own."""
+
+    with Bar(progress_console()) as bar:
+        given: Any = {"streams": streams, "settings": settings}
+        made = acts.run_demo(split_names(methods) or names, range(seed, seed + seeds), device, bar, **given)
+        gate = acts.try_gate(first, settings, out / "model", seed, device, bar)
+    console.print(ends_table(made.comparison))
+    say(ends_sentence(made.comparison))
+    limit, now = f"--max-forgetting {acts.MAX_FORGETTING:g}", f"{percent(gate.before)}% to {percent(gate.after)}%"
+    said = "refused, and the model is unchanged" if gate.refused else "within the limit, and kept"
+    say(
+        f"The gate: with {limit}, fine-tuning the model of {gate.learned} on {gate.offered} would take {gate.learned} "
+        f"from {now}. The update is {said} (digest {gate.digests[1]})."
+    )
+    title = f"Four {kind} domains in turn ({counted(seeds, 'seed')})"
     matrices = {marked(method): made.comparison.mean_matrix(method) for method in made.comparison.results}
-    for method, matrix in matrices.items():
-        console.print(matrix_table(matrix, f"{method}: test accuracy, %"))
-    console.print(compared_table(made.comparison, seeds))
-    for sentence in (legend(made.comparison, seeds), verdict(made.comparison), DEMO_NEXT):
-        say(sentence)
-    title = f"Four synthetic domains in turn ({counted(seeds, 'seed')})"
     forgot = {marked(name): values["forgetting"].mean for name, values in made.comparison.summary.items()}
-    content = made.to_json()
+    content = {**made.to_json(), "gate": gate.to_json()}
     _write(content, out / "demo.json", lambda: draw_matrices(matrices, title, forgot))
+    say(DEMO_NEXT)
     if as_json:
         write_json(content, indent=1)
+
+
+def _real_stream() -> "Stream":
+    """Few rows of the corpus sentiment, which is fetched if need be."""
+    from memgrow.data.corpora import CORPORA, get, open_corpus
+
+    corpus = CORPORA["sentiment"]
+    if not corpus.is_in(corpus.folder):
+        for sentence in get(corpus):
+            notice(sentence)
+    return open_corpus(corpus.name, limit=REAL_ROWS).stream
+
+
+def _real_settings() -> "Settings":
+    from memgrow.cli.fetch import fetch_encoder
+    from memgrow.evaluation.compare import Settings
+    from memgrow.models.hub import DEFAULT_ENCODER
+    from memgrow.training.settings import defaults_for
+
+    usual = defaults_for(DEFAULT_ENCODER)
+    fetch_encoder(usual.model)
+    return Settings(usual.model.resolve()[0], usual.training, usual.options)

@@ -1,4 +1,4 @@
-"""`memgrow evaluate` and `watch`: how well a model does on files, and whether texts have drifted."""
+"""`memgrow evaluate` and `drift`: how well a model does on files, and whether texts have drifted."""
 
 import sys
 from collections.abc import Iterable
@@ -91,10 +91,10 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
     from memgrow.learner import Learner
 
     other = None if shown.against is None else Learner.load(shown.against, str(learner.device))
-    outputs = {domain.name: learner.logits(domain) for domain in stream}
+    outputs = {domain.name: learner.logits(domain, calibrated=True) for domain in stream}
     labels, temperature = learner.labels or (), learner.calibration.temperature
-    scores = {name: reliability(*one, temperature) for name, one in outputs.items()}
-    uncalibrated = {name: reliability(*one) for name, one in outputs.items() if shown.calibration}
+    scores = {name: reliability(*one) for name, one in outputs.items()}
+    uncalibrated = {one.name: reliability(*learner.logits(one)) for one in stream if shown.calibration}
     confusions = {name: confusion_of(labels, *one) for name, one in outputs.items()}
     right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in outputs.items()}
     compared = {} if other is None else _compared(right, other, stream)
@@ -147,7 +147,7 @@ def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") 
 
 
 @opt.grouped
-def watch(
+def drift(
     model: opt.Model,
     rows: opt.FileOptions,
     file: Annotated[
@@ -162,7 +162,7 @@ def watch(
 
     Prints a line for each window of texts, and a conclusion.
 
-    Example: memgrow watch model/ requests.jsonl
+    Example: memgrow drift model/ requests.jsonl
     """
     from memgrow.data.files import line_chunks
     from memgrow.data.inputs import in_chunks, inputs_from_file, inputs_from_lines

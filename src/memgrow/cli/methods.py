@@ -13,9 +13,9 @@ def list_methods() -> dict[str, Any]:
     """Methods and letters as JSON, the defaults first."""
     plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
     defaults = {
-        plain.method: "the default",
+        tuned.method: "the default",
+        plain.method: "the default of lstm",
         RECOMMENDED_FOR_REPLIES: "the default for replies",
-        tuned.method: "the default with a pretrained encoder",
     }
     changed = {name: getattr(tuned.options, name) for name in sorted(find_method(tuned.method).reads())}
     usual = MethodSettings()
@@ -28,6 +28,7 @@ def list_methods() -> dict[str, Any]:
                 "grows": list(method.grows),
                 "sees": "all data" if method.joint else "+ old rows" if method.keeps_rows else "new data",
                 "keeps_rows": method.keeps_rows,
+                "forgets": _forgets(method),
                 "encoder": _with_encoder(method),
                 "about": method.about,
             }
@@ -43,6 +44,13 @@ def list_methods() -> dict[str, Any]:
             for name, one in ADDITIONS.items()
         ],
     }
+
+
+def _forgets(method: MethodSpec) -> str:
+    """How much of earlier domains is forgotten where a new one contradicts them, or has other labels."""
+    if method.keeps_labels or method.joint:
+        return "hardly"
+    return "all" if method.reinit else "less" if method.parts else "much"
 
 
 def _with_encoder(method: MethodSpec) -> str:
@@ -63,22 +71,21 @@ def _works_with(method: MethodSpec, settings: ModelSettings) -> bool:
 def methods_table(known: dict[str, Any]) -> Table:
     columns = [
         Column("method", wrap=False),
-        Column("grows"),
-        Column("sees", wrap=False),
+        Column("forgets", wrap=False),
         Column("encoder", wrap=False),
         Column("what it does"),
     ]
     rows = [
         (
             one["name"],
-            ", ".join(one["grows"]) or "nothing",
-            one["sees"],
+            one["forgets"],
             one["encoder"],
             f"{one['default']}: {one['about']}" if one["default"] else one["about"],
         )
         for one in known["methods"]
     ]
-    return Table(None, columns, rows, lines_above=[sum(one["default"] is not None for one in known["methods"])])
+    title = "forgets: if a new domain contradicts earlier ones, or has new labels"
+    return Table(title, columns, rows, lines_above=[sum(one["default"] is not None for one in known["methods"])])
 
 
 def letters_table(known: dict[str, Any]) -> Table:

@@ -21,11 +21,11 @@ NO_VECTORS = "none"  # in place of a file: no vectors, not even those of earlier
 
 # Defaults of the library, repeated here so that --help does not import torch.
 LOCAL = "local"
-COMPARED = "finetune,finetune+vocab,finetune+slots+vocab,finetune+vocab+ema,multi-task"
+COMPARED = "finetune,finetune+ema+memory,ridge,multi-task"
 DEMO = "finetune,finetune+vocab+memory,multi-task"
 WINDOW, ALPHA = 100, 0.01
 METHODS = (
-    "finetune+vocab,finetune+vocab+ema,finetune+ema+memory,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
+    "finetune+ema+memory,finetune+vocab,finetune+vocab+ema,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
     "finetune+hidden+vocab,frozen,frozen+slots,ewc,si,imm,progress-compress,progressive,lora,ridge,rehearsal,a-gem,gem,"
     "icarl,multi-task,in-domain"
 )
@@ -147,7 +147,9 @@ class SettingOptions:
     encoder: Annotated[
         str | None,
         setting(
-            "Pretrained encoder of a new model: a name (memgrow encoder list), a folder or a hub name.", metavar="NAME"
+            "Encoder of a new model: lstm, gru or rnn, or a pretrained one by name, folder or hub name.",
+            metavar="NAME",
+            show_default="minilm",
         ),
     ] = None
     vectors: Annotated[Path | None, file_option(VECTORS_HELP, SETTINGS)] = None

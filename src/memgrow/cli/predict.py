@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
 
 CHUNK = 1024  # texts that are predicted together: a pipe or a file of any length takes little memory
+DIGITS = 4  # of probabilities in a terminal
 OUTPUT_NAMES = ("texts", "label", "probability", "probabilities", "reply", "ended")
 
 
@@ -84,13 +85,15 @@ def predict(
             note_to_stderr("Type a text a line; Ctrl-D ends.")
     cut, done, unknown = 0, 0, UnknownWords()
     with _output(output) as write, ProgressBar(notes) if output else nullcontext() as bar:
+        # A terminal has a reader, who needs no seventeen digits; files, pipes and --json have what the model gave.
+        digits = DIGITS if output is None and console.is_terminal and not as_json else None
         writer = (CsvRows if output and output.suffix.lower() == ".csv" else JsonLines)(write)
         for chunk in chunks:
             examples = [one.example for one in chunk]
             cut += count_cut_texts(examples, learner)
             if done < SOME:
                 unknown += learner.count_unknown(examples)
-            for one, prediction in zip(chunk, _predictions(learner, examples, beam, for_domain), strict=True):
+            for one, prediction in zip(chunk, _predictions(learner, examples, beam, for_domain, digits), strict=True):
                 writer.add(one, prediction)
             done += len(chunk)
             if bar is None:
@@ -151,7 +154,7 @@ def chat(
 
 
 def _predictions(
-    learner: "Learner", examples: "Sequence[Example]", beam: int, for_domain: str | None
+    learner: "Learner", examples: "Sequence[Example]", beam: int, for_domain: str | None, digits: int | None
 ) -> Iterator[dict[str, Any]]:
     from memgrow.models import REPLY
 
@@ -161,7 +164,10 @@ def _predictions(
         return
     model = learner if for_domain is None else learner.for_domain(for_domain)
     for one in model.predict(examples):
-        yield {"label": one.label, "probabilities": one.probabilities}
+        shares = one.probabilities
+        if digits is not None:
+            shares = {label: round(share, digits) for label, share in shares.items()}
+        yield {"label": one.label, "probabilities": shares}
 
 
 class JsonLines:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -13,11 +14,13 @@ import yaml
 
 from memgrow.data.disk import wrong_part
 from memgrow.data.vectors import detect
-from memgrow.errors import SettingsError, quoted
-from memgrow.methods import MethodSettings
+from memgrow.errors import SettingsError, listed, quoted
+from memgrow.methods import MethodSettings, find_method
 from memgrow.models import PretrainedSettings
+from memgrow.models.settings import RECURRENT_ONLY
+from memgrow.nn import LAYERS
 from memgrow.nn.device import find_device
-from memgrow.training.settings import Defaults, TrainingSettings, defaults_for, defaults_for_device
+from memgrow.training.settings import Defaults, TrainingSettings, defaults_for, defaults_for_new
 
 SECTIONS: dict[str, type[Any]] = {
     "model": PretrainedSettings,  # has the settings of recurrent models as well
@@ -26,6 +29,7 @@ SECTIONS: dict[str, type[Any]] = {
 }
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
+SYNONYMS = {"learning_rate": "rate", "lr": "rate", "batch_size": "batch", "max_length": "max_words"}
 LARGEST = 2**31 - 1
 MAX_RECIPE = 1 << 16  # characters
 SHIPPED = {file.stem: file for file in (Path(__file__).parent / "recipes").glob("*.yaml")}
@@ -44,7 +48,13 @@ class SettingChanges:
         """The settings `base` with the changes of that section."""
         changes = self.sections.get(name, {})
         if unknown := changes.keys() - _types(type(base)).keys():
-            raise SettingsError(f"{', '.join(sorted(unknown))} can be set for a pretrained encoder only (--encoder)")
+            what = f"--encoder {changes['encoder']} is" if "encoder" in changes else f"{listed(sorted(unknown))} is"
+            raise SettingsError(f"{what} for pretrained encoders, and this is a recurrent network: leave it out")
+        if isinstance(base, PretrainedSettings) and (unfit := changes.keys() & {*RECURRENT_ONLY, "cell"}):
+            raise SettingsError(
+                f"{listed(sorted(unfit))} is for recurrent networks, and this is the encoder {base.encoder}: "
+                "leave it out, or start a new model with --encoder lstm"
+            )
         return dataclasses.replace(base, **changes)
 
     def model(self, base: Any, vectors: Path | None) -> Any:
@@ -59,13 +69,20 @@ class SettingChanges:
 
     @property
     def encoder(self) -> str | None:
-        return self.sections.get("model", {}).get("encoder")
+        """The encoder that is asked for: a pretrained one, or the cell of a recurrent network."""
+        model = self.sections.get("model", {})
+        found: str | None = model.get("encoder") or model.get("cell")
+        return found
 
-    def defaults(self, device: str, replies: bool = False) -> Defaults:
-        """The defaults beneath the changes; without a recipe or an encoder, sizes that suit the device."""
-        if self.is_recipe or self.encoder is not None:
-            return defaults_for(self.encoder, replies)
-        return defaults_for_device(find_device(device), replies)
+    def defaults(
+        self, device: str, *, methods: Iterable[str | None] = (), replies: bool = False, vectors: Path | None = None
+    ) -> Defaults:
+        """The defaults of a new model beneath the changes. A recipe without an encoder is of a recurrent network."""
+        encoder = self.encoder or ("lstm" if vectors is not None else None)
+        if self.is_recipe and (encoder is None or encoder in LAYERS):
+            return defaults_for(None, replies)
+        specs = [find_method(name) for name in methods if name]
+        return defaults_for_new(find_device(device), encoder, methods=specs, replies=replies)
 
 
 def read_settings(path: Path | None, words: Iterable[str] = (), encoder: str | None = None) -> SettingChanges:
@@ -77,7 +94,7 @@ def read_settings(path: Path | None, words: Iterable[str] = (), encoder: str | N
         section, name, value = _parse_word(word)
         sections[section][name] = value
     if encoder is not None:
-        sections["model"]["encoder"] = encoder
+        sections["model"]["cell" if encoder in LAYERS else "encoder"] = encoder
     return SettingChanges(**single, sections=sections, is_recipe=path is not None)
 
 
@@ -122,7 +139,11 @@ def _parse_word(word: str) -> tuple[str, str, Any]:
     if not found:
         if name in SINGLE:
             raise SettingsError(f"--set has no {name}: give it as --{name}")
-        raise SettingsError(f"there is no setting {quoted(name)}; there are {', '.join(map('.'.join, every))}")
+        near = SYNONYMS.get(name) or next(
+            iter(get_close_matches(name.rpartition(".")[2], [one for _, one in every])), ""
+        )
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(one for _, one in every)}"
+        raise SettingsError(f"there is no setting {quoted(name)}: {hint}")
     section, setting = found[0]
     return section, setting, _check(f"--set {name}", _types(SECTIONS[section])[setting], value)
 

@@ -2,10 +2,11 @@
 
 import subprocess
 import tempfile
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,12 @@ def fetch_package(name: str, version: str, folder: Path, *, sha256: str | None =
         write_new(backend / "build_meta.py", NO_BUILD)
         source = ("--require-hashes", "--no-binary", ":all:", "--no-build-isolation")
         kind = source if sha256 else ("--only-binary", ":all:")
-        source_only: dict[str, Any] = {"env": {"PIP_USE_PEP517": "1"}, "search": (place,)} if sha256 else {}
+        # TMPDIR: what pip has fetched so far is in this folder, where a full disk is noticed and it can be watched.
+        options: dict[str, Any] = {"env": {"TMPDIR": place}, **TO_PIPES}
+        if sha256:
+            options |= {"env": {"TMPDIR": place, "PIP_USE_PEP517": "1"}, "search": (place,)}
         words = ("download", "--no-deps", "--disable-pip-version-check", "-r", str(requirements), "-d", str(fetched))
-        with start_module("pip", *words, *kind, **TO_PIPES, **source_only) as process:
+        with start_module("pip", *words, *kind, **options) as process:
             output = b"".join(process.communicate())
         if process.returncode != 0:
             raise _pip_error(output.decode(errors="replace"), package)
@@ -76,11 +80,36 @@ def fetch_package(name: str, version: str, folder: Path, *, sha256: str | None =
 def _pip_error(output: str, package: str) -> DataError:
     if "DO NOT MATCH THE HASHES" in output:
         return DataError(f"the package index has another {package} than memgrow knows (its SHA-256 differs)")
+    if "No space left" in output:
+        return DataError(f"the disk is full, and {package} was not fetched: make room")
     if "Retrying (" in output:
         return UnreachableError(f"pip cannot reach the package index for {package}; or give a copy with --from FILE")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error")] or lines or ["no output"]
     return DataError(f"pip could not fetch {package} ({errors[-1]}); or give a copy with --from FILE")
+
+
+@contextmanager
+def watching(folder: Path, total: int, on_bytes: Callable[[int, int], None] | None) -> Iterator[None]:
+    """Within, call `on_bytes` a few times a second with the bytes in a folder, and the total."""
+    if on_bytes is None:
+        yield
+        return
+    ended, report = threading.Event(), on_bytes
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            with suppress(OSError):  # of a file that is moved
+                found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+                report(min(found, total), total)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

@@ -36,8 +36,9 @@ from memgrow.nn.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.training.checks import check_stage
 from memgrow.training.settings import TrainingSettings, defaults_for_device
 
-METHODS = (BASELINE, "finetune+vocab", "finetune+slots+vocab", "finetune+vocab+ema", RETRAINING)
-ENCODER_METHODS = (BASELINE, RECOMMENDED_FOR_ENCODERS, "finetune+average", RETRAINING)  # for a pretrained encoder
+METHODS = (BASELINE, "finetune+vocab", "finetune+slots+vocab", "finetune+vocab+memory", RETRAINING)
+REPLY_METHODS = (*METHODS[:3], "finetune+vocab+ema", RETRAINING)
+ENCODER_METHODS = (BASELINE, RECOMMENDED_FOR_ENCODERS, "ridge", RETRAINING)  # for a pretrained encoder
 FEW_EXAMPLES = 5000  # training examples of all runs: with fewer, starting processes takes longer than training
 RETRAINING_PATIENCE = 6  # epochs, at least: retraining on everything has to converge
 
@@ -90,7 +91,7 @@ OnRun = Callable[[Run, RunResult | str, int, int], None]
 
 def compare(
     stream: Stream,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] = (),
     *,
     folder: str | Path,
     seeds: Sequence[int] = (0, 1, 2),
@@ -103,14 +104,15 @@ def compare(
 ) -> Comparison:
     """Compare methods with fine-tuning, retraining on everything and bags of words; records are kept in `folder`.
 
-    `workers` is the number of processes, `on` is "local", "ray" or the address of a Ray cluster.
+    Without settings the model is the paper's recurrent network, in sizes that suit the device. `workers` is the number
+    of processes, `on` is "local", "ray" or the address of a Ray cluster.
     """
     check_comparable(stream)
     folder, seeds = Path(folder), list(seeds)
     if settings is None:
         usual = defaults_for_device(find_device(device), stream[0].has_replies)
         settings = Settings(usual.model, usual.training, usual.options)
-    runs = plan(stream, methods, seeds, settings)
+    runs = plan(stream, methods or usual_methods(settings.model, stream[0].has_replies), seeds, settings)
     with ExitStack() as stack:
         executor = None if on == LOCAL else stack.enter_context(RayExecutor(on, device))
         kind = find_device(device).type if executor is None else executor.device
@@ -136,6 +138,11 @@ def compare(
         if REFERENCES[name].sees_all:
             results[name] = dict.fromkeys(seeds, results[name][seeds[0]])
     return Comparison(results, tuple(failures), "bleu2" if material.is_dialogue else "accuracy")
+
+
+def usual_methods(model: ModelSettings, replies: bool) -> tuple[str, ...]:
+    """The methods that are compared unless others are named."""
+    return ENCODER_METHODS if model.is_pretrained else REPLY_METHODS if replies else METHODS
 
 
 def check_comparable(stream: Stream) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import rich.table
 from rich.console import Group, RenderableType
@@ -33,6 +33,8 @@ from memgrow.nn import MemoryBank, count_parameters
 from memgrow.storage.versions import SavedVersion
 
 MAX_TEXT = 60  # letters of a text above its table
+HIDDEN = ("labels_by_domain", "weights", "pieces")  # --json has them
+OF_SLOTS = ("memory_layers", "banks", "slots_in_each_bank")
 MAX_ROWS = 30  # of a table with one row per domain
 DAY = len("2026-01-31")
 Level = Literal["green", "amber", "red", "unknown"]
@@ -80,8 +82,9 @@ def about_table(learner: Learner) -> rich.table.Table:
     table = rich.table.Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in about(learner).items():
-        if value is None or value == {} or name == "labels_by_domain":
+    facts = about(learner)
+    for name, value in facts.items():
+        if value in (None, {}, ()) or name in HIDDEN or (name in OF_SLOTS and not facts["banks"]):
             continue
         if name == "calibration_error":
             errors = listed(f"{one} {percent(error)}%" for one, error in value.items())
@@ -182,6 +185,8 @@ def stages_table(
         }
         rows.append(figures)
     left_out = {"on disk", "test"} if full else {"grew", "epochs", "parameters", "time"}
+    if len({stage.method for stage in history.stages}) < 2:
+        left_out |= set() if full else {"method"}
     left_out |= {"forgot"} if task == REPLY else set()
     left_out |= {name for name in ("rows", "on disk") if all(row[name] == MISSING for row in rows)}
     names = [name for name in (rows or [{}])[0] if name not in left_out]
@@ -197,10 +202,10 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     """How the attention of a text divides among the domains' slots, by bank and on average."""
     banks, said = attention_by_bank(learner, example), [Text(line) for line in _about_text(learner, example)]
     domains = list(dict.fromkeys(domain for shares in banks for domain in shares))
-    if not domains:
-        return Group(Text("This model has no memory slots."), *said)
     text = Text(" | ".join(example.texts), "bold")
     text.truncate(MAX_TEXT, overflow="ellipsis")
+    if not domains:
+        return Group(text, *said)
     encoder = learner.trained().encoder
     layers = encoder.memory_layers if isinstance(encoder, PretrainedEncoder) else ()
     places = [f"layer {layer}" for layer in layers] or [f"bank {number}" for number in range(1, len(banks) + 1)]
@@ -230,7 +235,13 @@ def _about_text(learner: Learner, example: Example) -> list[str]:
         lines = [f"Prediction: {answer.label} ({percent(answer.confidence)}%)"]
         if entries := memory_entries(learner, example):
             best = sorted(entries, key=lambda name: -entries[name])[:3]
-            lines.append(f"Domain memory: {', '.join(f'{name} {percent(entries[name])}%' for name in best)}")
+            lines.append(f"Looks like: {', '.join(f'{name} {percent(entries[name])}%' for name in best)}")
+            memory = cast(Classifier, learner.trained()).memory
+            assert memory is not None
+            readers = [memory.names[number] for number in memory.readers[memory.names.index(best[0])]]
+            lines.append(f"Answered by: the weights of {' and '.join(readers)}")
+        elif len(learner.history.domains) > 1:
+            lines.append("Answered by: the newest weights, for all domains")
     if unknown := unknown_words(learner, example):
         lines.append(f"Unknown words: {listed(unknown)}")
     return lines

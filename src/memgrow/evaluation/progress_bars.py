@@ -27,7 +27,7 @@ class ProgressBar:
         self.console = console
         self._bars = rich.progress.Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, max_width=NAME_WIDTH)),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=None, complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
             TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True)),
             TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
             console=console,

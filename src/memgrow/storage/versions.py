@@ -11,7 +11,7 @@ from memgrow.storage.folder import PATIENCE_S, ModelFolder, VersionFolder, hold,
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import LearnerConfig, LearnerState
 
-KEEP_VERSIONS = 1  # earlier versions that a folder keeps by default
+KEEP_VERSIONS = 3  # earlier versions that a folder keeps by default
 MAX_VERSIONS = 100
 
 

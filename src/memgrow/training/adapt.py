@@ -96,11 +96,14 @@ def _adapt(
     before = _scores_to_keep(config, state, tested, options)
     for warning in label_warnings(stage, options.watch, state.history.baseline):
         progress.note(warning)
-    unlike = old is not None and bool(stage.labels) and not labels_in(stage.train) & set(state.labels or ())
-    if unlike and not config.method.keeps_labels:
+    labels = labels_in(stage.train)
+    known = labels & set(state.labels or ())
+    unlike = old is not None and bool(labels) and not known
+    if old is not None and 2 * len(known) < len(labels) and not config.method.keeps_labels:
         progress.note(
-            f"{stage.name} has no label of the earlier domains: {config.method.name} will forget theirs. A new model "
-            "with finetune+memory or ridge, or rehearsal, would keep them"
+            f"{stage.name} shares {len(known)} of its {counted(len(labels), 'label')} with the model: "
+            f"{config.method.name} will forget the others. A new model with {config.method.name}+memory or, on an "
+            "encoder, ridge would keep them"
         )
 
     # Grow a copy of the model.
@@ -181,7 +184,7 @@ def _adapt(
             examples=len(data),
             epochs=result.epochs,
             best_epoch=result.best_epoch,
-            validation=result.validation,
+            validation=note.get("validation_of_kept", result.validation),
             seconds=round(max(result.seconds, time.monotonic() - started), 3),
             fingerprint=stage.fingerprint,
             note=note,

@@ -8,9 +8,11 @@ from functools import cached_property
 from memgrow.data import Domain, Example
 from memgrow.data.rows import check_text
 from memgrow.errors import DataError, SettingsError, listed
+from memgrow.evaluation.history import History
 from memgrow.methods import MethodSpec
 from memgrow.models import REPLY
 
+MUCH = 0.1  # of accuracy: more is forgotten only by mistake
 TEXTS = {"text": 1, "pair": 2, REPLY: 1}  # texts in an example of each task
 EXPECTED = {"text": "one text", "pair": "two texts", REPLY: "one message"}
 
@@ -131,6 +133,22 @@ def label_warnings(stage: StageData, tested: Iterable[Domain], baseline: Mapping
             yield f"{domain.name}: {count:,} of {len(domain.test):,} test examples have unknown labels ({labels})"
         if domain.test and baseline.get(domain.name, share := majority(domain.test)[1]) != share:
             yield f"{domain.name}: the test examples differ from those used before: give the same ones each time"
+
+
+def forgetting_warnings(history: History) -> Iterator[str]:
+    """A warning about domains that have lost more than ten points since they were learned, some in the last stage."""
+    matrix, lost = history.matrix, dict[str, tuple[float, float]]()
+    for name, stage in matrix.learned_at().items():
+        *before, now = matrix.scores_since(stage, name) if matrix.score(-1, name) is not None else [0.0]
+        if before and max(before) - now > MUCH and now < before[-1]:
+            lost[name] = max(before), now
+    if lost:
+        newest = "+".join(history.stages[-1].learned)
+        falls = (f"{name} fell from {100 * best:.1f}% to {100 * now:.1f}%" for name, (best, now) in lost.items())
+        yield (
+            f"Forgotten: {'; '.join(falls)}. `memgrow undo` takes {newest} back; a method with +memory or ridge "
+            "forgets less, and --max-forgetting 2 refuses such an update"
+        )
 
 
 def weak_scores(

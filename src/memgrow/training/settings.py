@@ -1,12 +1,13 @@
 """The settings of training on a domain."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import torch
+from torch import Tensor
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
@@ -25,9 +26,10 @@ from memgrow.methods import (
     MethodSettings,
     MethodSpec,
 )
-from memgrow.models import Model, ModelSettings, PretrainedSettings
-from memgrow.models.hub import EncoderFiles
+from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings
+from memgrow.models.hub import DEFAULT_ENCODER, EncoderFiles, public_name
 from memgrow.models.tokenizer import max_tokens, tokenize_for
+from memgrow.nn import LAYERS
 
 AUTO: Literal["auto"] = "auto"
 SCHEDULES = ("constant", "linear")
@@ -143,6 +145,15 @@ class LearnerState:
     calibration: Calibration = field(default_factory=Calibration)
     reference: Reference = field(default_factory=Reference)  # statistics of each domain's texts, for drift
 
+    def calibrated_logits(self, data: Encoded, domain: str | None = None) -> Tensor:
+        """Logits whose softmax is calibrated, each by the temperature of the domain whose weights answer."""
+        model, calibration = cast(Classifier, self.model), self.calibration
+        if domain is not None:
+            return model.logits(data, domain) / calibration.of_domain(domain).temperature
+        if model.memory is not None and model.memory.routes:
+            return model.logits(data, temperatures={name: one.temperature for name, one in calibration.domains.items()})
+        return model.logits(data) / calibration.temperature
+
     def encode(self, config: LearnerConfig, examples: Sequence[Example]) -> Encoded:
         """Examples as token indices of this state's vocabulary, and label indices."""
         return encode(config.tokenize(examples), self.vocabulary, self.labels or ())
@@ -205,14 +216,34 @@ def defaults_for_device(device: torch.device, replies: bool = False) -> Defaults
     return replying if replies else labelled
 
 
+def defaults_for_new(
+    device: torch.device, encoder: str | Path | None, *, methods: Iterable[MethodSpec] = (), replies: bool = False
+) -> Defaults:
+    """The defaults of a new model on an encoder: lstm, gru or rnn, or a pretrained one.
+
+    Without one it is the default encoder. Replies, and methods that a pretrained encoder cannot do, take the LSTM.
+    """
+    if encoder is None:
+        if replies or not all(set(method.grows) <= PretrainedSettings.grows for method in methods):
+            return defaults_for_device(device, replies)
+        encoder = DEFAULT_ENCODER
+    if encoder not in LAYERS:
+        return defaults_for(encoder)
+    usual = defaults_for_device(device, replies)
+    return replace(usual, model=replace(usual.model, cell=str(encoder)))
+
+
 def sizes_line(model: ModelSettings, training: TrainingSettings) -> str:
-    """One line that tells the sizes of a new model and how it trains."""
-    sizes = f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}"
+    """One line that tells what a new model is and how it trains."""
     if isinstance(model, PretrainedSettings):
-        sizes = f"encoder {model.encoder}"
-    epochs = counted(training.max_epochs, "epoch")
-    longer = f" (a model's first domain: {AUTO_STEPS} steps at least)" if training.epochs == AUTO else ""
-    return f"New model: {sizes}, rate {training.rate:g}, batch {training.batch}, at most {epochs}{longer}"
+        what = f"encoder {public_name(model.encoder)}"
+    else:
+        name = f"bidirectional {model.cell.upper()}" if model.bidirectional else model.cell.upper()
+        what = f"{name}, embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}"
+    epochs = f"at most {counted(training.max_epochs, 'epoch')}"
+    if training.epochs == AUTO:
+        epochs = f"{AUTO_EPOCHS} epochs, more for a first domain"
+    return f"New model: {what}, rate {training.rate:g}, batch {training.batch}, {epochs}"
 
 
 def advice_for(config: LearnerConfig) -> str:
