@@ -51,7 +51,7 @@ def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path
 
 def test_adapt_gives_what_compare_shows(memgrow, data, tmp_path, monkeypatch):
     for name in ("save_picture", "write_report"):  # which are others' matter, and take a while
-        monkeypatch.setattr(compare_command, name, lambda *_: None)
+        monkeypatch.setattr(compare_command, name, lambda *_, **__: None)
     files = list(data.values())[:2]
     same = (*memgrow.tiny, "--set", "rate=0.01", "--set", "epochs=3", "--device", "cpu", "--limit", 24, "--seed", 3)
     memgrow.done(
