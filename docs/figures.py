@@ -217,12 +217,12 @@ def methods() -> str:
     known = list_methods()
     letters = {one["name"]: one["letter"] for one in known["letters"]}
     rows = [
-        [f"`{one['name']}`", ", ".join(one["grows"]) or "-", one["sees"], one["encoder"], one["about"]]
+        [f"`{one['name']}`", one["sees"], one["forgets"], one["encoder"], one["about"]]
         for one in known["methods"]
         if one["name"].split("+")[-1] not in letters
     ]
     added = [[f"`{one['name']}`", one["letter"], one["encoder"], one["about"]] for one in known["letters"]]
-    bases = table(("method", "grows", "sees", "encoder", "what it does"), rows)
+    bases = table(("method", "sees", "forgets", "encoder", "what it does"), rows)
     return f"{bases}\n\n{table(('addition', 'letter', 'encoder', 'what it does'), added)}\n\nFrom `memgrow methods`."
 
 
