@@ -185,6 +185,19 @@ def above_newest(runs: list[dict[str, Any]], rule: Rule) -> dict[str, float | No
     return {name: None if value is None else round(value, 2) for name, value in values.items()}
 
 
+def above_together(runs: list[dict[str, Any]], rule: Rule) -> dict[str, float] | None:
+    """Accuracy of a rule less multi-task's of the same seed, with the 95% interval over test texts."""
+    together = {one["seed"]: fmean(one["multi-task"]) / 100 for one in runs if "multi-task" in one}
+    pairs = [(gain(one, rule)[0] / 100, together[one["seed"]], one) for one in runs if one["seed"] in together]
+    if not pairs:
+        return None
+    found = 100 * fmean(a - b for a, b, _ in pairs)
+    texts = [sum(domain["texts"] for domain in one["counts"]) for *_, one in pairs]
+    errors = [(a * (1 - a) + b * (1 - b)) / n for (a, b, _), n in zip(pairs, texts, strict=True)]
+    half = 196 * fmean(errors) ** 0.5  # as if both answered other texts
+    return {"gain": round(found, 2), "low": round(found - half, 2), "high": round(found + half, 2)}
+
+
 def choose() -> None:
     """Apply the rule of the page to the runs, and write the figures."""
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
@@ -219,6 +232,7 @@ def choose() -> None:
         together = [fmean(one["multi-task"]) for one in some if "multi-task" in one]
         row["multi-task"] = round(fmean(together), 2) if together else None
         row |= {key: above_newest(some, rule) for key, rule in rules.items()}
+        row["less multi-task"] = above_together(some, chosen)
         row["carried"] = [[round(share, 2) for share in carried(one, 0.0)[:-1]] for one in some]
         streams[name] = row
     value = {"command": "python -m research.memory.tiers choose", "rules": rules, "tied": tied, "streams": streams}

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,8 @@ CACHED = 1 << 30  # bytes of weights of entries that are kept at hand
 LABELS = "labels"
 UP, DOWN = ":up", ":down"  # suffixes of the two factors of a low-rank difference
 INDEPENDENT = "independent"
-# An entry is read alone if later domains carried over less than `LOW` of what its model knew, see `carried_over`.
-LOW = 0.5
+# An entry is read alone if less than `LOW` of a later domain was known already (`carried_over`), or it lacks labels.
+LOW, ERRORS = 0.8, 1.0  # chosen in research/memory: a conflict counts if it is clear by a standard error
 MEAN_BELOW = {"always": 0.0, "conflict": LOW, "mean": inf}  # and below this the mean of it and the newest
 
 
@@ -128,12 +128,12 @@ class DomainMemory(nn.Module):
         return cls([replace(entry, tensors={n: t.detach().clone() for n, t in tensors.items()})], base, INDEPENDENT)
 
     def entries(self) -> Iterator[Entry]:
-        for number, (name, blocks, shape, carried) in enumerate(self._entries):
-            prefix = _buffer(number, "")
-            tensors = {
-                n.removeprefix(prefix).replace("/", "."): t for n, t in self.named_buffers() if n.startswith(prefix)
-            }
-            yield Entry(name, blocks, shape, carried, tensors)
+        tensors: list[dict[str, Tensor]] = [{} for _ in self._entries]
+        for place, tensor in self._buffers.items():
+            number, _, name = place.partition(":")
+            tensors[int(number)][name.replace("/", ".")] = cast(Tensor, tensor)
+        for (name, blocks, shape, carried), own in zip(self._entries, tensors, strict=True):
+            yield Entry(name, blocks, shape, carried, own)
 
     def without(self, name: str, labels: Sequence[int], heads: Collection[str]) -> "DomainMemory":
         """The memory without a chained entry that is not the newest; only these labels, by their indices, stay.
@@ -327,16 +327,18 @@ class DomainMemory(nn.Module):
 
 
 def carried_over(old: "Classifier", model: "Classifier", validation: Encoded) -> float:
-    """The share of what the new model has learned about a domain that the old model knew already, at least 0.
+    """The share of what the new model has learned about a domain that the old model knew already, and its error.
 
-    Measured on the domain's validation data, by how much both models are above the majority class.
+    Measured on the domain's validation data, by how much both models are above the majority class: the share plus
+    `ERRORS` standard errors of the old model's accuracy, from 0 on.
     """
     labels = torch.tensor(validation.labels)
     known = validation if old.settings.is_pretrained else validation.as_known_to(old.vocabulary_size)
     before = float((old.plain_logits(known).argmax(-1) == labels).double().mean())
     after = float((model.plain_logits(validation).argmax(-1) == labels).double().mean())
     majority = float(labels.bincount().max()) / len(labels)
-    return max(0.0, (before - majority) / (after - majority)) if after > majority else 1.0
+    known_share = before - majority + ERRORS * (before * (1 - before) / len(labels)) ** 0.5
+    return max(0.0, known_share / (after - majority)) if after > majority else 1.0
 
 
 @torch.no_grad()
