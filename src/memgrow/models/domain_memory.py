@@ -34,9 +34,11 @@ CACHED = 1 << 30  # bytes of weights of entries that are kept at hand
 LABELS = "labels"
 UP, DOWN = ":up", ":down"  # suffixes of the two factors of a low-rank difference
 INDEPENDENT = "independent"
-# An entry is read alone if less than `LOW` of a later domain was known already (`carried_over`), or it lacks labels.
-LOW, ERRORS = 0.8, 1.0  # chosen in research/memory: a conflict counts if it is clear by a standard error
-MEAN_BELOW = {"always": 0.0, "conflict": LOW, "mean": inf}  # and below this the mean of it and the newest
+READINGS = ("conflict", "mean", "always")
+# A domain conflicts if less than this share of it was known already (`carried_over`), by so many standard errors: of a
+# recurrent network, and of an encoder. Chosen in research/memory.
+RECURRENT_LIMIT, RECURRENT_ERRORS = 0.8, 1.0
+ENCODER_LIMIT, ENCODER_ERRORS = 0.5, 0.0
 
 
 @dataclass(frozen=True)
@@ -169,13 +171,14 @@ class DomainMemory(nn.Module):
     def readers(self) -> list[tuple[int, ...]]:
         """For each entry, the numbers of those whose mean answers for its domain."""
         newest, labels = len(self) - 1, [set(own.tolist()) for own in self._buffers_named(LABELS)]
+        limit = RECURRENT_LIMIT if self.base is None else ENCODER_LIMIT
         found: list[tuple[int, ...]] = []
         for number, own in enumerate(labels):
             carried = min((share for *_, share in self._entries[number + 1 :]), default=inf)
-            if self.independent or self.read == "always" or not own <= labels[-1] or carried < LOW:
+            if self.independent or self.read == "always" or not own <= labels[-1] or carried < limit:
                 found.append((number,))
             else:
-                found.append((number, newest) if carried < MEAN_BELOW[self.read] else (newest,))
+                found.append((number, newest) if self.read == "mean" and number != newest else (newest,))
         return found
 
     @property
@@ -292,7 +295,7 @@ class DomainMemory(nn.Module):
         given, read = shape["entries"], shape["read"]
         if len(given) == 0 or not all(isinstance(one["name"], str) for one in given):
             raise ValueError("an entry of the domain memory has no name")
-        if read not in (*MEAN_BELOW, INDEPENDENT) or (read == INDEPENDENT and base is None):
+        if read not in (*READINGS, INDEPENDENT) or (read == INDEPENDENT and base is None):
             raise ValueError("the domain memory is read in an unknown way")
         for one in given:
             sizes, expected = one["tensors"], {KEY: [BUCKETS]}
@@ -327,18 +330,19 @@ class DomainMemory(nn.Module):
 
 
 def carried_over(old: "Classifier", model: "Classifier", validation: Encoded) -> float:
-    """The share of what the new model has learned about a domain that the old model knew already, and its error.
+    """The share of what the new model has learned about a domain that the old model knew already, from 0 on.
 
-    Measured on the domain's validation data, by how much both models are above the majority class: the share plus
-    `ERRORS` standard errors of the old model's accuracy, from 0 on.
+    Measured on the domain's validation data, by how much both models are above the majority class. Of a recurrent
+    network a standard error of the old model's accuracy is added.
     """
     labels = torch.tensor(validation.labels)
     known = validation if old.settings.is_pretrained else validation.as_known_to(old.vocabulary_size)
     before = float((old.plain_logits(known).argmax(-1) == labels).double().mean())
     after = float((model.plain_logits(validation).argmax(-1) == labels).double().mean())
     majority = float(labels.bincount().max()) / len(labels)
-    known_share = before - majority + ERRORS * (before * (1 - before) / len(labels)) ** 0.5
-    return max(0.0, known_share / (after - majority)) if after > majority else 1.0
+    errors = ENCODER_ERRORS if old.settings.is_pretrained else RECURRENT_ERRORS
+    gained = before - majority + errors * (before * (1 - before) / len(labels)) ** 0.5
+    return max(0.0, gained / (after - majority)) if after > majority else 1.0
 
 
 @torch.no_grad()
