@@ -610,6 +610,15 @@ def tiers() -> str:
     return table((*header, f"{low:g} less newest"), rows, f"{about} From {command(found)}.")
 
 
+def memory_cost() -> str:
+    found = read("memory/speed")
+    times = [(name.split(", ")[1], one) for name, one in found.items() if isinstance(one, dict) and "times" in one]
+    rows = [[f"{name} in the memory, {one['entries read']} read", f"{one['times']:.1f}"] for name, one in times]
+    about = f"Time to predict {found['texts']} texts in one batch, {found['threads']} threads. An entry of MiniLM has "
+    about += f"{found['megabytes of an entry']:.1f} MB, the encoder {found['megabytes']['base.safetensors']:.0f} MB."
+    return table(("model", "times a model without memory"), rows, f"{about} From {command(found)}.")
+
+
 def default_settings() -> str:
     found = read("defaults")
     names = ("old default", "last epoch", "default", "default, all rows", "last epoch, all rows", "plain", "multi-task")
@@ -786,6 +795,7 @@ NAMED = (
     privacy,
     privacy_keys,
     readings,
+    memory_cost,
     tiers,
     default_settings,
     false_positives,
