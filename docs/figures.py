@@ -614,7 +614,7 @@ def memory_cost() -> str:
     found = read("memory/speed")
     times = [(name.split(", ")[1], one) for name, one in found.items() if isinstance(one, dict) and "times" in one]
     rows = [[f"{name} in the memory, {one['entries read']} read", f"{one['times']:.1f}"] for name, one in times]
-    about = f"Time to predict {found['texts']} texts in one batch, {found['threads']} threads. An entry of MiniLM has "
+    about = f"Time to predict {found['texts']} texts in one batch, threads: {found['threads']}. An entry of MiniLM has "
     about += f"{found['megabytes of an entry']:.1f} MB, the encoder {found['megabytes']['base.safetensors']:.0f} MB."
     return table(("model", "times a model without memory"), rows, f"{about} From {command(found)}.")
 
