@@ -49,7 +49,7 @@ def test_missing_parts_are_drawn_from_a_lone_file(reviews, name):
     loaded = load_stream(reviews(name, 100))
     assert loaded.stream.names == ("books",)
     assert sizes(loaded.stream[0]) == (80, 10, 10)
-    assert loaded.notices == (f"validation (10%) and test (10%) were drawn from {name} by text",)
+    assert loaded.notices == (f"validation (10%) and test (10%) were drawn by text from {name}",)
 
 
 def test_files_of_one_name_are_the_parts_of_one_domain(reviews):
@@ -57,7 +57,7 @@ def test_files_of_one_name_are_the_parts_of_one_domain(reviews):
     assert loaded.stream.names == ("books",)
     assert sizes(loaded.stream["books"]) == (90, 10, 30)
     assert texts(loaded.stream["books"].test) == {f"books_test review {i}" for i in range(30)}
-    assert loaded.notices == ("validation (10%) was drawn from books_train.jsonl.gz by text",)
+    assert loaded.notices == ("validation (10%) was drawn by text from books_train.jsonl.gz",)
 
 
 def test_a_group_never_stands_in_two_parts(genres):
@@ -69,7 +69,7 @@ def test_a_group_never_stands_in_two_parts(genres):
         ]
         assert all(one.isdisjoint(other) for one, other in combinations(prompts, 2))
         assert all(prompts)
-    assert loaded.notices == ("validation (10%) and test (10%) were drawn from all.jsonl by group prompt",)
+    assert loaded.notices == ("validation (10%) and test (10%) were drawn by group prompt from all.jsonl",)
 
 
 def test_further_files_fill_the_part_they_are_given_for(reviews):
@@ -91,7 +91,7 @@ def test_held_out_files_are_halved_by_group(genres):
         assert (len(domain.validation), len(domain.test)) == (30, 30)
         halves = [{int(example.text.split()[-1]) // 3 for example in part} for part in (domain.validation, domain.test)]
         assert halves[0].isdisjoint(halves[1])
-    assert loaded.notices == ("validation and test are each half of dev.jsonl, drawn by group prompt",)
+    assert loaded.notices == ("validation and test are drawn by group prompt, each half of dev.jsonl",)
 
 
 def test_a_split_column_goes_before_drawing_and_before_the_file_name(write_rows):

@@ -58,7 +58,7 @@ def compare(
 
     Finished runs are kept in the folder --out: the same command again continues from them.
 
-    Example: memgrow compare sentiment --methods finetune+vocab,finetune+ema --seeds 3
+    Example: memgrow compare books.jsonl dvds.jsonl
     """
     from memgrow.data.corpora import CORPORA
     from memgrow.data.domain import PARTS
@@ -245,7 +245,7 @@ def demo(
     with Bar(progress_console()) as bar:
         given: Any = {"streams": streams, "settings": settings}
         made = acts.run_demo(split_names(methods) or names, range(seed, seed + seeds), device, bar, **given)
-        gate = acts.try_gate(first, settings, out / "model", seed, device, bar)
+        gate = acts.try_gate(first, settings, out / "model", seed=seed, device=device, progress=bar)
     console.print(ends_table(made.comparison))
     say(ends_sentence(made.comparison))
     limit, now = f"--max-forgetting {acts.MAX_FORGETTING:g}", f"{percent(gate.before)}% to {percent(gate.after)}%"

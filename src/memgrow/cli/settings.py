@@ -48,8 +48,10 @@ class SettingChanges:
         """The settings `base` with the changes of that section."""
         changes = self.sections.get(name, {})
         if unknown := changes.keys() - _types(type(base)).keys():
-            what = f"--encoder {changes['encoder']} is" if "encoder" in changes else f"{listed(sorted(unknown))} is"
-            raise SettingsError(f"{what} for pretrained encoders, and this is a recurrent network: leave it out")
+            raise SettingsError(
+                f"{listed(sorted(unknown))} is for pretrained encoders, and this is a recurrent network: leave it out, "
+                "or start a new model"
+            )
         if isinstance(base, PretrainedSettings) and (unfit := changes.keys() & {*RECURRENT_ONLY, "cell"}):
             raise SettingsError(
                 f"{listed(sorted(unfit))} is for recurrent networks, and this is the encoder {base.encoder}: "

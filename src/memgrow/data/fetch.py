@@ -43,6 +43,10 @@ class UnreachableError(DataError):
     """The package index cannot be reached."""
 
 
+class UnwritableError(DataError):
+    """The folder for what is fetched cannot be written."""
+
+
 def check_sha256(path: Path, sha256: str, name: str) -> None:
     """Refuse a file that is not the one known."""
     if (found := sha256_of(path)) != sha256:
@@ -137,4 +141,4 @@ def replace_folder(folder: Path, note: str, variable: str) -> Iterator[Path]:
             filled.rename(folder)
     except OSError as error:
         reason = error.strerror or error
-        raise DataError(f"{folder} cannot be written ({reason}); make room, or set {variable}") from error
+        raise UnwritableError(f"{folder} cannot be written ({reason}): make room, or set {variable}") from error

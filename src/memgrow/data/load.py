@@ -185,14 +185,16 @@ def load_tables(
             files.setdefault(key, {})[table.name] = None
     if unknown := [name for name in domains or () if name not in names]:
         raise DataError(f"the data has no domain {listed(unknown)}; it has {listed(names)}")
-    made = []
+    made, drawn = [], dict[str, list[str]]()  # files by what was drawn from them
     for name in domains or names:
         parts = {part: merged.get((name, part), []) for part in (*PARTS, HELD_OUT)}
         if not only_test:
             sources = {part: " and ".join(files.get((name, part), ())) for part in parts}
-            notices += _draw_missing(name, parts, sources, columns.group, seed)
+            for what, file in _draw_missing(name, parts, sources, columns.group, seed):
+                drawn.setdefault(what, []).append(file)
         kept = {part: fair_slice([one.example for one in parts[part]], limit, seed) for part in PARTS}
         made.append(Domain(name, **kept))
+    notices += [f"{what} {listed(dict.fromkeys(some))}" for what, some in drawn.items()]
     return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings))
 
 
@@ -228,20 +230,20 @@ def _match(file: str, groups: Groups, names: Collection[str], by: bool, notices:
 
 def _draw_missing(
     name: str, parts: dict[str, list[Record]], files: Mapping[str, str], group: str | None, seed: int
-) -> Iterator[str]:
-    """Halve held-out rows, and draw parts that are not given from the training rows; yields notices."""
+) -> Iterator[tuple[str, str]]:
+    """Halve held-out rows, and draw parts that are not given from the training rows; yields notices and files."""
     by = f"by group {group}" if group else "by text"
     if parts[HELD_OUT]:
         for part, drawn in _draw(parts[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed).items():
             parts[part] = [*parts[part], *drawn]
-        yield f"validation and test are each half of {files[HELD_OUT]}, drawn {by}"
+        yield f"validation and test are drawn {by}, each half of", files[HELD_OUT]
     missing = [part for part in ("validation", "test") if not parts[part]]
     if parts["train"] and missing:
         parts |= _draw(parts["train"], {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE), seed)
         named = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
-        yield f"{named} {was_or_were(len(missing))} drawn from {files['train']} {by}"
+        yield f"{named} {was_or_were(len(missing))} drawn {by} from", files["train"]
         if empty := [part for part in missing if not parts[part]]:
-            yield f"{name} has no {' and no '.join(empty)} part: there are too few different rows"
+            yield f"too few different rows for {' and '.join(empty)} in", name
 
 
 def _draw(records: Sequence[Record], shares: Mapping[str, float], seed: int) -> dict[str, list[Record]]:

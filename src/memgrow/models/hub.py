@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.data.disk import Shapes, cache_folder, check_regular, expanded, sha256_of, stored_shapes
+from memgrow.data.fetch import UnwritableError
 from memgrow.errors import DataError, MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
@@ -274,6 +275,8 @@ def fetch_if_missing(known: KnownEncoder, fetch: Callable[[], object]) -> None:
         if is_offline():
             raise DataError(f"{OFFLINE} is set")
         fetch()
+    except UnwritableError:
+        raise
     except MemgrowError as error:
         raise ModelError(
             f"the encoder {known.name} is not on this machine and could not be fetched ({str(error).partition(';')[0]})"
