@@ -43,8 +43,10 @@ def make_kinds(folder: Path) -> dict[str, Kind]:
     made = {
         "BiLSTM, F+M+V": Kind(pairs, ("--method", "F+M+V", *settings(*TINY))),
         "encoder, F+E": Kind(pairs, encoder),
-        "BiLSTM, EWC, no versions": Kind(pairs, ("--method", "EWC", "--keep-versions", "0", *settings(*TINY))),
-        "BiLSTM, rehearsal": Kind(pairs, ("--method", "rehearsal", *settings(*TINY))),
+        "BiLSTM, EWC, no versions": Kind(
+            pairs, ("--encoder", "lstm", "--method", "EWC", "--keep-versions", "0", *settings(*TINY))
+        ),
+        "BiLSTM, rehearsal": Kind(pairs, ("--encoder", "lstm", "--method", "rehearsal", *settings(*TINY))),
         "replies, F+M+V": Kind(talks, ("--method", "F+M+V", *settings(*REPLIES))),
         "encoder, LoRA, all versions": Kind(pairs, (*encoder, "--method", "LoRA", "--keep-versions", "5")),
         "encoder, frozen+M": Kind(pairs, (*encoder, "--method", "frozen+M", *slots)),
