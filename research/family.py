@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "family"
 METHODS = (
     *("finetune+vocab", "finetune", "finetune+vocab+average", "finetune+vocab+ema", "finetune+vocab+distill"),
     *("ewc+vocab", "si+vocab", "imm+vocab", "progress-compress+vocab", "progressive", "finetune+slots+vocab"),
-    *("rehearsal+vocab", "a-gem+vocab", "gem+vocab", "icarl+vocab", "multi-task"),
+    *("finetune+vocab+memory", "rehearsal+vocab", "a-gem+vocab", "gem+vocab", "icarl+vocab", "multi-task"),
 )
 SEEDS = range(10, 15)
 OPTIONS = MethodSettings(strength=10.0, si_strength=1.0)  # the best of STRENGTHS on the seed of `choose`

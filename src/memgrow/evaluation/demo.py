@@ -106,7 +106,9 @@ class Gate:
         return {**asdict(self), "max_forgetting": MAX_FORGETTING, "refused": self.refused}
 
 
-def try_gate(stream: Stream, settings: Settings, folder: Path, *, seed: int, device: str, progress: Progress) -> Gate:
+def try_gate(
+    stream: Stream, settings: Settings, folder: Path, *, seed: int, device: str, progress: Progress | None = None
+) -> Gate:
     """Fine-tune on a first domain, save that model, and offer it the second one behind the gate."""
     first, second = stream[:2]
     learner = Learner.create(BASELINE, **vars(settings), seed=seed, device=device)
