@@ -177,6 +177,9 @@ def test_what_independent_domains_do_not_go_with_is_refused(tiny: Path, three: L
     options = MethodSettings(independent=True)
     with pytest.raises(SettingsError, match="encoder"):
         Learner.create("finetune+memory", model=ModelSettings(embedding=4), options=options).adapt(domain)
+    given = Learner.create("lora+memory", encoder=str(tiny), labels=("x", "y"), options=options)
+    with pytest.raises(SettingsError, match="labels"):
+        given.adapt(domain)
     with pytest.raises(SettingsError, match="already"):
         three.adapt(domain)
     chained = create(tiny, independent=False)
@@ -251,3 +254,20 @@ def test_a_chained_entry_is_removed_and_the_others_answer_as_before(
         changed.adapt(Domain("new", domains[number].train, domains[number].validation))
     with pytest.raises(ModelError, match="undo"):
         learner.remove_domain(domains[2].name)
+
+
+def test_the_classifier_of_scikit_learn_learns_independent_domains(tiny: Path) -> None:
+    pytest.importorskip("sklearn")
+    from memgrow.sklearn import MemgrowClassifier
+
+    classifier = MemgrowClassifier(
+        method="lora+memory",
+        model=PretrainedSettings(encoder=str(tiny)),
+        training=TRAINING,
+        options=MethodSettings(independent=True),
+    )
+    for domain in stream()[:2]:
+        texts = [one.texts for one in domain.train]
+        classifier.partial_fit(texts, [one.label for one in domain.train], domain=domain.name)
+    assert classifier.predict_proba([one.texts for one in stream()[2].test]).shape == (12, 5)
+    assert classifier.learner_.history.domains == tuple(stream().names[:2])

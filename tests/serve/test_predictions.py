@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +14,14 @@ from starlette.exceptions import HTTPException
 
 from memgrow.data import Example, Stream
 from memgrow.learner import Learner
+from memgrow.methods import MethodSettings
+from memgrow.models import PretrainedSettings
 from memgrow.serve.batching import Batcher
 from memgrow.serve.model import ServedModel, encoder_name
 from memgrow.serve.settings import ServeSettings
-from tests.serve.conftest import PAIR, Serve
+from memgrow.training.settings import TrainingSettings
+from tests.serve.conftest import PAIR, Serve, upload, wait
+from tests.support.tiny_encoder import make_encoder
 
 
 def test_predictions_are_those_of_the_learner(serve: Serve) -> None:
@@ -27,6 +33,23 @@ def test_predictions_are_those_of_the_learner(serve: Serve) -> None:
     for found in answer["predictions"]:
         assert found["label"] == expected.label
         assert found["probabilities"] == pytest.approx(expected.probabilities, abs=1e-6)
+
+
+def test_independent_domains_are_served_and_learned(
+    serve: Serve, folder: Path, stream: Stream, third: bytes, in_process: None, tmp_path: Path
+) -> None:
+    shutil.rmtree(folder)
+    options = MethodSettings(independent=True)
+    model = PretrainedSettings(encoder=str(make_encoder(tmp_path / "encoder")))
+    learner = Learner.create("lora+memory", model=model, training=TrainingSettings(epochs=1), options=options)
+    learner.learn(list(stream)[:2], folder=folder)
+    served = serve()
+    (expected,) = learner.predict([(PAIR["premise"], PAIR["hypothesis"])])
+    (found,) = served.client.post("/predict", json={"inputs": [PAIR]}).json()["predictions"]
+    assert found["probabilities"] == pytest.approx(expected.probabilities, abs=1e-6)
+    job = upload(served.client, third).json()
+    assert wait(served.client, job["job"])["state"] == "published"
+    assert served.service.publisher.current.learner.history.domains == (*learner.history.domains, "new")
 
 
 def test_an_explanation_shares_the_attention_of_each_word_among_domains(serve: Serve) -> None:

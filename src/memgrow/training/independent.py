@@ -48,6 +48,8 @@ def check_independent(config: LearnerConfig, state: LearnerState) -> None:
         raise SettingsError("independent domains need an encoder and a domain memory: use --method lora+memory")
     if config.method.grows or not set(config.method.parts) <= {LoRA, EMA, Memory}:
         raise SettingsError("independent domains go with lora+memory and finetune+memory: use one of them")
+    if state.model is None and state.labels is not None:
+        raise SettingsError("independent domains bring their own labels: leave the labels (classes) out")
     if state.model is not None and not is_independent(state):
         raise SettingsError("this model's domains are not independent: start a new model for independent ones")
 
