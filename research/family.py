@@ -37,7 +37,7 @@ def run(name: str, method: str, seed: int, data: Path | None, options: MethodSet
     if name == "demo":
         learner = Learner.create(method, model=MODEL, training=TRAINING, options=options, seed=seed, device="cpu")
     else:
-        learner = Learner.create(method, options=options, seed=seed, device="cpu")
+        learner = Learner.create(method, encoder="lstm", options=options, seed=seed, device="cpu")
     matrix = learner.learn(stream(name, seed, data)).matrix
     figures = {"average": matrix.average(), "forgetting": matrix.forgetting()}
     shown = {key: None if value is None else round(100 * value, 2) for key, value in figures.items()}

@@ -84,7 +84,8 @@ def test_a_killed_save_leaves_the_old_version_or_the_new_one(stages, tmp_path) -
         assert [one.number for one in list_versions(folder)][:2] == [seen[-1], seen[-1] - 1]
         stages[3].save(folder)  # which clears what was left
         assert sorted(path.name for path in folder.iterdir()) == [".lock", "manifest.json", "versions"]
-        assert len(list((folder / "versions").iterdir())) == 2
+        names = sorted(path.name for path in (folder / "versions").iterdir())
+        assert names in (["0001", "0002", "0003"], ["0001", "0002", "0004"])  # the last one was saved once or twice
         assert answers(load(folder)) == answers(stages[3])
     assert seen == sorted(seen)
     assert set(seen) == {2, 3}

@@ -96,6 +96,10 @@ def _read_part(config: LearnerConfig, state: LearnerState, path: Path) -> Domain
         name = "encoder" if differing[0] == "weights" else differing[0]
         raise ModelError(f"{path} was learned with another {name} than this model's: only the same one reads it")
     name, labels = about["name"], tuple(about["labels"])
+    if not all(isinstance(one, str) for one in (name, *labels)) or not all(
+        type(n) is int and n > 0 for n in about["blocks"]
+    ):
+        raise ValueError("names or blocks of labels")
     calibration, reference = Calibration.from_json(about["calibration"]), Reference.from_json(about["reference"])
     stage = Stage.from_json(about["stage"])
     check_types(str(path), stage, calibration, reference)
