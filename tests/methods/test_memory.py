@@ -14,7 +14,7 @@ from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings
+from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings, domain_memory
 from memgrow.models.domain_memory import DomainMemory, Entry, carried_over
 from memgrow.models.router import BUCKETS, LEAST_GROUP, LEAST_TEXTS, gaussian_key, private_key, token_counts
 from memgrow.storage.export import export_huggingface, export_onnx
@@ -227,7 +227,7 @@ def test_an_entry_answers_if_a_later_domain_conflicts_or_lacks_its_labels(shares
     assert readers("conflict")[0] == readers("mean")[0] == (0,)
 
 
-def test_the_mean_of_entry_and_newest_is_read_where_nothing_conflicts() -> None:
+def test_unsure_texts_read_the_mean_of_entry_and_newest_where_nothing_conflicts(monkeypatch) -> None:
     learner, domains = create("finetune+vocab+memory"), stream(2)
     learner.use("finetune+vocab+memory", replace(learner.options, read_entries="mean"))
     learner.learn(domains)
@@ -238,8 +238,24 @@ def test_the_mean_of_entry_and_newest_is_read_where_nothing_conflicts() -> None:
         data = learner.split(domain, "test")
         chosen = model.memory.scores(data).argmax(-1)
         own = torch.stack([model.logits(data, one.name).softmax(-1) for one in domains])[chosen, range(len(data))]
-        expected = (own + model.plain_logits(data).softmax(-1)) / 2
-        torch.testing.assert_close(model.logits(data).softmax(-1), expected)
+        newest = model.plain_logits(data).softmax(-1)
+        most = newest.amax(-1, keepdim=True)
+        for sure in (0.0, float(most.median()), 1.1):
+            monkeypatch.setattr(domain_memory, "SURE", sure)
+            expected = torch.where(most >= sure, newest, (own + newest) / 2)
+            torch.testing.assert_close(model.logits(data).softmax(-1), expected)
+
+
+def test_texts_on_an_encoder_read_the_mean_and_pairs_where_domains_conflict(tiny: Path) -> None:
+    pairs = stream(1)[0]
+    texts = Domain("texts", *([replace(one, pair=None) for one in part] for part in (pairs.train, pairs.validation)))
+    for domain, encoder, read in ((texts, tiny, "mean"), (pairs, tiny, "conflict"), (texts, None, "conflict")):
+        learner = create("finetune+memory", encoder)
+        learner.use("finetune+memory", MethodSettings())
+        learner.adapt(domain)
+        memory = learner.classifier().memory
+        assert memory is not None
+        assert memory.read == read
 
 
 def test_versions_share_the_file_of_the_encoder_that_routes(tmp_path: Path, tiny: Path) -> None:

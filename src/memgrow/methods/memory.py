@@ -23,9 +23,9 @@ class IndependentOptions:
 @dataclass(frozen=True)
 class MemoryOptions(IndependentOptions):
     entry_rank: int = option(8, least=1)  # of an encoder's differences in an entry of the domain memory
-    read_entries: Literal["conflict", "mean", "always"] = option(
-        "conflict", words=("conflict", "mean", "always")
-    )  # see DomainMemory
+    read_entries: Literal["auto", "conflict", "mean", "always"] = option(
+        "auto", words=("auto", "conflict", "mean", "always")
+    )  # see DomainMemory; auto: mean for texts on an encoder, else conflict
     keys: Literal["label", "private"] = option("label", words=("label", "private"))  # see models/router.py
 
 
@@ -65,7 +65,9 @@ class Memory(Method):
             assert base is not None
             model.memory = DomainMemory.alone(model, base=base, added=domain.added, **known)
             return {}
-        model.memory = DomainMemory.grown(
-            old, model, validation=domain.validation, base=base, read=options.read_entries, **known
-        )
+        read = options.read_entries
+        if read == "auto":
+            is_text = domain.domains[0].train[0].pair is None
+            read = "mean" if base is not None and is_text else "conflict"
+        model.memory = DomainMemory.grown(old, model, validation=domain.validation, base=base, read=read, **known)
         return {"carried": round(model.memory.newest_carried, 4)}

@@ -39,6 +39,7 @@ READINGS = ("conflict", "mean", "always")
 # recurrent network, and of an encoder. Chosen in research/memory.
 RECURRENT_LIMIT, RECURRENT_ERRORS = 0.8, 1.0
 ENCODER_LIMIT, ENCODER_ERRORS = 0.5, 0.0
+SURE = 0.98  # the probability of a label from which on the newest model needs no second opinion: see research/memory
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class DomainMemory(nn.Module):
         - "always": the entry;
         - "conflict": the entry, if a later domain conflicts with what the model knew or lacks labels of the entry's
           domain; else the newest;
-        - "mean": the same, but with the mean of both probabilities in place of the newest;
+        - "mean": the same, but with the mean of both probabilities in place of the newest. Where no domain conflicts,
+          texts that the newest is sure of are answered by it alone;
         - "independent": the entry, whose value starts at `base`.
         """
         super().__init__()
@@ -207,15 +209,24 @@ class DomainMemory(nn.Module):
                 raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
             return self._logits_of(len(self) - 1 - self.names[::-1].index(domain), model, data)
         found, readers = self.readers, torch.zeros(len(data), len(self), dtype=torch.bool)
-        for index, number in enumerate(self.scores(data).argmax(-1).tolist()):
-            readers[index, list(found[number])] = True
+        newest, unsure, answers = len(self) - 1, torch.arange(len(data)), None
+        if all(newest in one for one in found):
+            answers = self._logits_of(newest, model, data)
+            readers[:, newest] = True
+            unsure = (answers.softmax(-1).amax(1) < SURE).nonzero().flatten()
+        if len(unsure):
+            for index, number in zip(unsure, self.scores(data.some(unsure.tolist())).argmax(-1).tolist(), strict=True):
+                readers[index, list(found[number])] = True
         logits = torch.full((len(data), model.labels), -inf)
         several = readers.sum(1) > 1
         # From the newest on, as each entry's weights start at the next one's.
         for number in reversed(range(len(self))):
             rows = readers[:, number].nonzero().flatten()
             if len(rows):
-                own = self._logits_of(number, model, data.some(rows.tolist()))
+                if number == newest and answers is not None:
+                    own = answers
+                else:
+                    own = self._logits_of(number, model, data.some(rows.tolist()))
                 both = torch.logaddexp(logits[rows], own.log_softmax(-1))  # log of the sum of probabilities
                 logits[rows] = torch.where(several[rows, None], both, own / temperatures.get(self.names[number], 1.0))
         return logits
