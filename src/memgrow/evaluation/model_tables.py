@@ -236,9 +236,10 @@ def _about_text(learner: Learner, example: Example) -> list[str]:
         if entries := memory_entries(learner, example):
             best = sorted(entries, key=lambda name: -entries[name])[:3]
             lines.append(f"Looks like: {', '.join(f'{name} {percent(entries[name])}%' for name in best)}")
-            memory = cast(Classifier, learner.trained()).memory
-            assert memory is not None
-            readers = [memory.names[number] for number in memory.readers[memory.names.index(best[0])]]
+            model = cast(Classifier, learner.trained())
+            assert model.memory is not None
+            (answers,), _ = model.memory.readers_of(model, learner.encode([example], labeled=False))
+            readers = [name for name, reads in zip(model.memory.names, answers, strict=True) if reads]
             lines.append(f"Answered by: the weights of {' and '.join(readers)}")
         elif len(learner.history.domains) > 1:
             lines.append("Answered by: the newest weights, for all domains")

@@ -194,6 +194,19 @@ class DomainMemory(nn.Module):
         found = scores_by_words(data, keys) if self.base is None else scores_by_vectors(features(self.base, data), keys)
         return found.log_softmax(-1)
 
+    def readers_of(self, model: "Classifier", data: Encoded) -> tuple[Tensor, Tensor | None]:
+        """Which entries answer each text (texts, entries), and the newest one's logits if that takes them."""
+        found, newest = self.readers, len(self) - 1
+        readers, unsure, answers = torch.zeros(len(data), len(self), dtype=torch.bool), torch.arange(len(data)), None
+        if all(newest in one for one in found):
+            answers = self._logits_of(newest, model, data)
+            readers[:, newest] = True
+            unsure = (answers.softmax(-1).amax(1) < SURE).nonzero().flatten()
+        if len(unsure):
+            for index, number in zip(unsure, self.scores(data.some(unsure.tolist())).argmax(-1).tolist(), strict=True):
+                readers[index, list(found[number])] = True
+        return readers, answers
+
     def _buffers_named(self, name: str) -> list[Tensor]:
         return [self.get_buffer(_buffer(number, name)).cpu() for number in range(len(self))]
 
@@ -208,15 +221,8 @@ class DomainMemory(nn.Module):
             if domain not in self.names:
                 raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
             return self._logits_of(len(self) - 1 - self.names[::-1].index(domain), model, data)
-        found, readers = self.readers, torch.zeros(len(data), len(self), dtype=torch.bool)
-        newest, unsure, answers = len(self) - 1, torch.arange(len(data)), None
-        if all(newest in one for one in found):
-            answers = self._logits_of(newest, model, data)
-            readers[:, newest] = True
-            unsure = (answers.softmax(-1).amax(1) < SURE).nonzero().flatten()
-        if len(unsure):
-            for index, number in zip(unsure, self.scores(data.some(unsure.tolist())).argmax(-1).tolist(), strict=True):
-                readers[index, list(found[number])] = True
+        readers, answers = self.readers_of(model, data)
+        newest = len(self) - 1
         logits = torch.full((len(data), model.labels), -inf)
         several = readers.sum(1) > 1
         # From the newest on, as each entry's weights start at the next one's.
