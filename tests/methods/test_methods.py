@@ -24,7 +24,7 @@ from memgrow.methods.icarl import herd
 from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import AdditionHook
 from memgrow.methods.rehearsal import draw_balanced, pack_rows, unpack_rows
-from memgrow.methods.ridge import Ridge, Sums, choose_penalty, solve
+from memgrow.methods.ridge import Ridge, Sums, _vectors, choose_penalty, solve
 from memgrow.methods.si import SynapticIntelligence
 from memgrow.models import PretrainedSettings
 from memgrow.models.classifier import RandomFeatures
@@ -396,6 +396,25 @@ def test_a_folder_with_another_number_of_random_features_is_refused(encoder, str
             Learner.load(tmp_path / "model", "cpu")
 
 
+def test_a_penalty_is_judged_by_rows_that_are_held_out_and_features_are_random(encoder, stream, short, monkeypatch):
+    judges = []
+    monkeypatch.setattr("memgrow.methods.ridge.choose_penalty", lambda error: judges.append(error) or 7.0)
+    learner = make("ridge", encoder, short, projection=40)
+    assert learner.adapt(stream[0]).note == {"ridge": 7.0, "projection": 40}
+    assert MethodSettings().projection == 5000
+    model, data = learner.classifier(), learner.encode(stream[0].train)
+    with torch.no_grad():
+        x = model.heads[0][:-1](_vectors(model, data, lambda done, total: None))
+    held_out, labels = torch.arange(len(x)) % 5 == 4, torch.tensor(data.labels)
+    head = solve(Sums.of(x[~held_out], labels[~held_out], model.labels), 7.0)
+    right = torch.nn.functional.one_hot(labels[held_out], model.labels)
+    expected = (head.scores(x[held_out]) - right).square().mean().item()
+    assert judges[0](7.0) == pytest.approx(expected, rel=1e-4)
+    weight = solve(Sums.of(x, labels, model.labels), 7.0).weight  # of all rows
+    found = model.heads[0][-1].weight
+    torch.testing.assert_close(found / found.norm(), weight / weight.norm(), rtol=1e-3, atol=1e-5)
+
+
 def test_the_penalty_with_the_least_error_is_chosen():
     for best in (1.0, 30.0, 1000.0, 3e4, 1e9):
         tried = []
@@ -414,6 +433,7 @@ def test_random_features_separate_what_no_plane_separates():
         features = layer(x).detach()
         head = solve(Sums.of(features[:300], labels[:300], 2), ridge=10.0)
         right[name] = (head.scores(features[300:]).argmax(1) == labels[300:]).double().mean()
+    torch.testing.assert_close(layer(3 * x), layer(x))  # of the direction alone
     assert right["plain"] < 0.65
     assert right["random"] > 0.85
 
