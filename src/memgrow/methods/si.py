@@ -58,8 +58,8 @@ class SynapticIntelligence(EWC):
         model.add_module(PATH, Path(model))
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                hook = parameter.register_post_accumulate_grad_hook(partial(keep, name=name))
-                self._hooks.append(hook)
+                hook = partial(keep, name=name)
+                self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
 
     def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
         self._before = _copy(model)
