@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(rate=1e-2, epochs=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drift_statistics() -> Iterator[None]:
+    """Also of domains that are as small as these."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("memgrow.evaluation.drift.MIN_TEXTS", 10)
+        yield
 
 
 def stream() -> Stream:
@@ -76,6 +85,7 @@ def test_a_model_without_a_removed_domain_is_one_that_never_saw_it(tiny: Path, t
         ]
         expected, found = files(never, tmp_path / f"never{number}"), files(removed, tmp_path / f"removed{number}")
         assert found.keys() == expected.keys()
+        assert "drift.json" in found
         assert [name for name in found if found[name] != expected[name]] == []
         for one in domains:
             assert removed.predict(one.test) == never.predict(one.test)

@@ -52,7 +52,7 @@ def assert_same(one: Path, other: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "kept"),
     [
-        *((name, LAST) for name in ("F", "EWC", "F+H+V", "Progressive", "frozen+M", "F+V+A+E", "F+V+R")),
+        *((name, LAST) for name in ("F", "EWC", "SI", "F+H+V", "Progressive", "frozen+M", "F+V+A+E", "F+V+R")),
         ("F+M+V", FIRST),
     ],
 )
