@@ -244,7 +244,7 @@ def test_a_chained_entry_is_removed_and_the_others_answer_as_before(
 ) -> None:
     domains = list(stream())
     settings = PretrainedSettings(encoder=str(tiny)) if pretrained else ModelSettings(embedding=12, hidden=8, slots=4)
-    options = MethodSettings(read_entries="always", entry_rank=16)
+    options = MethodSettings(read_entries="always", entry_rank=2)
     learner = Learner.create("finetune+memory", model=settings, training=TRAINING, options=options)
     learner.learn(domains, folder=tmp_path / "model")
     for number in (0, 1):
