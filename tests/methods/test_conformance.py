@@ -36,7 +36,7 @@ ENCODERS = ("bert", "distilbert", "modernbert")
 ON_ENCODERS_ONLY = ("lora", "ridge")
 NOT_ON_ENCODERS = tuple(find_method(name).name for name in ("F+V", "F+M+V", "F+H", "F+H+V", "Progressive"))
 TRIED = {
-    "memory": (*METHODS, "F+V+A", "F+D", "F+V+E", "EWC+M+V", "SI+M+V", "IMM+M+V"),
+    "memory": (*METHODS, "F+V+A", "F+D", "F+V+E", "F+V+R", "EWC+M+V", "SI+M+V", "IMM+M+V"),
     "plain": ("F+V", "F+M", "F+H+V", "EWC+M+V", "Progressive", "multi-task"),
     "replies": ("F+V", "F+M+V", "EWC", "SI", "IMM", "frozen+M", "Progressive", "F+V+E", "rehearsal"),
     "bert": (*METHODS, "F+E", "F+M+A", "F+D", "LoRA+E", "EWC+M"),
@@ -159,6 +159,7 @@ def test_frozen_weights_keep_their_bits_and_the_rest_trains(learned, later):
         "progressive": set(old),
         "icarl": {max(name for name in old if name.startswith("heads.") and name.endswith("bias"))},  # always 0
     }.get(base, set())
+    frozen = frozen | {name for name in old if name.startswith("memory.")}  # entries of a domain memory
     for name in frozen:
         kept = new[name]
         for dim, size in enumerate(old[name].shape):

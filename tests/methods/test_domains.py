@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(rate=1e-2, epochs=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drift_statistics() -> Iterator[None]:
+    """Also of domains that are as small as these."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("memgrow.evaluation.drift.MIN_TEXTS", 10)
+        yield
 
 
 def stream() -> Stream:
@@ -76,6 +85,7 @@ def test_a_model_without_a_removed_domain_is_one_that_never_saw_it(tiny: Path, t
         ]
         expected, found = files(never, tmp_path / f"never{number}"), files(removed, tmp_path / f"removed{number}")
         assert found.keys() == expected.keys()
+        assert "drift.json" in found
         assert [name for name in found if found[name] != expected[name]] == []
         for one in domains:
             assert removed.predict(one.test) == never.predict(one.test)
@@ -234,7 +244,7 @@ def test_a_chained_entry_is_removed_and_the_others_answer_as_before(
 ) -> None:
     domains = list(stream())
     settings = PretrainedSettings(encoder=str(tiny)) if pretrained else ModelSettings(embedding=12, hidden=8, slots=4)
-    options = MethodSettings(read_entries="always", entry_rank=16)
+    options = MethodSettings(read_entries="always", entry_rank=2)
     learner = Learner.create("finetune+memory", model=settings, training=TRAINING, options=options)
     learner.learn(domains, folder=tmp_path / "model")
     for number in (0, 1):

@@ -4,6 +4,7 @@ import copy
 import json
 from dataclasses import replace
 from math import log, nan
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from memgrow.methods.icarl import herd
 from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import AdditionHook
 from memgrow.methods.rehearsal import draw_balanced, pack_rows, unpack_rows
-from memgrow.methods.ridge import Ridge, Sums, choose_penalty, solve
+from memgrow.methods.ridge import Ridge, Sums, _vectors, choose_penalty, solve
 from memgrow.methods.si import SynapticIntelligence
 from memgrow.models import PretrainedSettings
 from memgrow.models.classifier import RandomFeatures
@@ -151,6 +152,24 @@ def test_the_penalty_is_no_part_of_the_path():
     torch.testing.assert_close(*integrals)
 
 
+def test_the_path_takes_gradients_before_they_are_clipped_and_no_importance_is_negative():
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.tensor([3.0, -4.0]))
+    method = SynapticIntelligence(MethodSettings(si_strength=2.0))
+    method.load_state_dict({"fisher/weight": torch.zeros(2), "centre/weight": torch.zeros(2)})
+    method.fisher["weight"] += 5.0
+    method.start_domain(model, model, None)
+    (model.weight.square().sum() + method.loss(model, None, None)).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    with torch.no_grad():
+        model.weight += torch.tensor([-0.5, -0.5])
+    method.after_step(model, None, 1)
+    torch.testing.assert_close(next(model.path.buffers()), torch.tensor([3.0, -4.0]))  # 2 * weight * 0.5
+    method.finish_domain(finished(model, ()))
+    torch.testing.assert_close(method.fisher["weight"], torch.tensor([5 + 3.0 / (0.25 + 1e-3), 5.0]))
+    assert not model.weight._post_accumulate_grad_hooks
+
+
 def test_moments_are_matched_at_the_mode_of_the_product_of_gaussians(elastic, data):
     """Of N(m, 1/f) and N(n, 1/g) it is (f m + g n) / (f + g)."""
     torch.manual_seed(0)
@@ -190,6 +209,26 @@ def test_compression_stays_near_the_old_weights_and_answers_like_the_new_ones(st
         agreement[strength] = sum(map(str.__eq__, active, kept)) / len(kept)
     assert moved[1e7] < 0.5 * moved[0.0]
     assert agreement[0.0] > 0.8
+
+
+def test_compression_starts_from_the_old_weights_and_its_penalty_is_around_the_latest_ones(stream, tiny, short):
+    learner = make("progress-compress", tiny, short, compress_rate=1e-12, compress_epochs=1, fisher_examples=8)
+    learner.adapt(stream[0])
+    before = {name: p.detach().clone() for name, p in learner.trained().named_parameters()}
+    learner.adapt(stream[1])
+    after, method = dict(learner.trained().named_parameters()), learner.state.method_state.parts[0]
+    for name, weight in before.items():
+        torch.testing.assert_close(old_part(after[name].detach(), weight.shape), weight)
+    with torch.no_grad():
+        for parameter in after.values():
+            parameter.add_(0.1)
+    torch.manual_seed(0)
+    model, data = learner.trained(), learner.encode(stream[2].train[:8])
+    total = {name: 0.9 * one for name, one in method.fisher.items()}
+    method.finish_domain(replace(finished(model, data), domains=(stream[2],)))
+    for name, one in fisher_diagonal(model, data, "exact").items():
+        torch.testing.assert_close(method.fisher[name], one + total[name], rtol=1e-4, atol=1e-9)
+        assert torch.equal(method.center[name], after[name])
 
 
 # Averaging and moving average
@@ -272,6 +311,16 @@ def test_entropy_pulls_outputs_towards_equal_probabilities():
     assert Distillation(MethodSettings()).loss(None, None, logits) is None
 
 
+def test_distillation_is_the_divergence_at_the_temperature_over_old_labels():
+    torch.manual_seed(0)
+    old, new = torch.randn(2, 2), torch.randn(2, 3)
+    method = Distillation(MethodSettings(distil=3.0, temperature=2.0))
+    method.targets = (old / 2).softmax(-1)
+    wanted, found = method.targets[[1, 0]], (new[:, :2] / 2).softmax(-1)
+    expected = 3 * 4 * (wanted * (wanted / found).log()).sum(-1).mean()
+    torch.testing.assert_close(method.loss(None, SimpleNamespace(examples=torch.tensor([1, 0])), new), expected)
+
+
 def test_distillation_holds_the_old_outputs(stream, tiny, short):
     distance = {}
     for weight in (0.0, 100.0):
@@ -347,6 +396,25 @@ def test_a_folder_with_another_number_of_random_features_is_refused(encoder, str
             Learner.load(tmp_path / "model", "cpu")
 
 
+def test_a_penalty_is_judged_by_rows_that_are_held_out_and_features_are_random(encoder, stream, short, monkeypatch):
+    judges = []
+    monkeypatch.setattr("memgrow.methods.ridge.choose_penalty", lambda error: judges.append(error) or 7.0)
+    learner = make("ridge", encoder, short, projection=40)
+    assert learner.adapt(stream[0]).note == {"ridge": 7.0, "projection": 40}
+    assert MethodSettings().projection == 5000
+    model, data = learner.classifier(), learner.encode(stream[0].train)
+    with torch.no_grad():
+        x = model.heads[0][:-1](_vectors(model, data, lambda done, total: None))
+    held_out, labels = torch.arange(len(x)) % 5 == 4, torch.tensor(data.labels)
+    head = solve(Sums.of(x[~held_out], labels[~held_out], model.labels), 7.0)
+    right = torch.nn.functional.one_hot(labels[held_out], model.labels)
+    expected = (head.scores(x[held_out]) - right).square().mean().item()
+    assert judges[0](7.0) == pytest.approx(expected, rel=1e-4)
+    weight = solve(Sums.of(x, labels, model.labels), 7.0).weight  # of all rows
+    found = model.heads[0][-1].weight
+    torch.testing.assert_close(found / found.norm(), weight / weight.norm(), rtol=1e-3, atol=1e-5)
+
+
 def test_the_penalty_with_the_least_error_is_chosen():
     for best in (1.0, 30.0, 1000.0, 3e4, 1e9):
         tried = []
@@ -365,6 +433,7 @@ def test_random_features_separate_what_no_plane_separates():
         features = layer(x).detach()
         head = solve(Sums.of(features[:300], labels[:300], 2), ridge=10.0)
         right[name] = (head.scores(features[300:]).argmax(1) == labels[300:]).double().mean()
+    torch.testing.assert_close(layer(3 * x), layer(x))  # of the direction alone
     assert right["plain"] < 0.65
     assert right["random"] > 0.85
 
@@ -400,8 +469,9 @@ def test_rows_are_drawn_equally_from_all_labels():
 
 def test_a_corrected_gradient_raises_no_old_loss_and_is_the_nearest_such():
     torch.manual_seed(0)
-    for count in (1, 2, 5):
+    for count in (1, 2, 5, 5, 5):
         old, new = torch.randn(count, 8, dtype=torch.double), torch.randn(8, dtype=torch.double)
+        old -= new  # so that most constraints are active, and alike
         turn = correction(new, old)
         assert (old @ (new + turn)).min() > -1e-9
         # Optimal: orthogonal to itself, so that what is left is a projection onto a convex cone.
@@ -421,17 +491,22 @@ def test_steps_never_go_against_rows_of_earlier_domains(stream, tiny, short, met
     data = learner.encode([*stream[2].train, *rows])
     part.start_domain(model, model, data)
     assert len(data) == len(stream[2].train), "rows are not trained on"
+    kept = [*part.rows.values()] if method == "gem" else [part.kept]
     assert len(part.constraints) == constraints
+    assert [[*one.texts] for one in part.constraints] == [[*learner.encode(rows).texts] for rows in kept]
     parameters = [p for p in model.parameters() if p.numel()]
-    for first in range(0, 24, 6):
-        batch = collate(data, range(first, first + 6), model.device)
+    turned = 0
+    for first in range(0, 48, 12):  # as many as there are rows, so that all of these are read
+        batch = collate(data, range(first, first + 12), model.device)
         output = model.training_step(batch)
         extra = part.loss(model, batch, output.logits)
+        turned += extra is not None
         found = torch.autograd.grad(output.loss if extra is None else output.loss + extra, parameters)
-        for group in part.constraints if method == "gem" else ():
+        for group in part.constraints:
             old = model.training_step(collate(group, range(len(group)), model.device)).loss
             products = zip(found, torch.autograd.grad(old, parameters), strict=True)
             assert sum(float((ours * theirs).sum()) for ours, theirs in products) > -1e-6
+    assert turned
 
 
 @pytest.mark.parametrize("method", ["gem", "a-gem", "rehearsal"])
@@ -451,6 +526,11 @@ def test_herding_picks_what_keeps_the_mean():
     assert herd(features, 2) == [4, 5]
     assert herd(features, 4)[2:] == [1, 2]
     assert sorted(herd(features, 99)) == [0, 1, 2, 3, 4, 5]
+    features = features + torch.tensor([5.0, 0.0])
+    chosen = herd(features, 6)
+    for count in range(6):
+        means = {one: features[[*chosen[:count], one]].mean(0) for one in range(6) if one not in chosen[:count]}
+        assert chosen[count] == min(means, key=lambda one, means=means: (means[one] - features.mean(0)).norm())
 
 
 def test_icarl_answers_with_the_nearest_mean_of_its_rows(stream, tiny, short):
@@ -472,6 +552,11 @@ def test_icarl_answers_with_the_nearest_mean_of_its_rows(stream, tiny, short):
         means = torch.stack([vectors[[row.label == label for row in rows]].mean(0) for label in learner.labels])
     nearest = torch.cdist(asked, torch.nn.functional.normalize(means)).argmin(1).tolist()
     assert [one.label for one in learner.predict(stream[1].test)] == [learner.labels[one] for one in nearest]
+    herded = []
+    for label in learner.labels:
+        same = [row for row in stream[1].train if row.label == label]
+        herded += [same[one] for one in herd(features(same).detach(), 6 // len(learner.labels))]
+    assert [row.texts for row in kept[stream[1].name]] == [row.texts for row in herded]
 
 
 # Names

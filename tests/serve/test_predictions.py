@@ -35,11 +35,12 @@ def test_predictions_are_those_of_the_learner(serve: Serve) -> None:
         assert found["probabilities"] == pytest.approx(expected.probabilities, abs=1e-6)
 
 
-def test_independent_domains_are_served_and_learned(
-    serve: Serve, folder: Path, stream: Stream, third: bytes, in_process: None, tmp_path: Path
+@pytest.mark.parametrize("independent", [False, True])
+def test_a_domain_memory_is_served_and_extended(
+    serve: Serve, folder: Path, stream: Stream, third: bytes, in_process: None, tmp_path: Path, independent: bool
 ) -> None:
     shutil.rmtree(folder)
-    options = MethodSettings(independent=True)
+    options = MethodSettings(independent=independent, read_entries="always")
     model = PretrainedSettings(encoder=str(make_encoder(tmp_path / "encoder")))
     learner = Learner.create("lora+memory", model=model, training=TrainingSettings(epochs=1), options=options)
     learner.learn(list(stream)[:2], folder=folder)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from memgrow import undo
+from memgrow import Learner, undo
+from memgrow.cli.domain import remove
 from memgrow.data import disk
 from memgrow.errors import ModelError
 from memgrow.storage.checkpoint import find_faults
 from memgrow.storage.versions import list_versions, note_keep_versions
 from tests.golden.test_models import MODELS
-from tests.storage.conftest import answers, load
+from tests.storage.conftest import SHORT, SMALL, answers, load
 
 CALLS = ("mkdir", "rename", "replace", "link", "unlink", "rmdir", "fsync", "open")
 
@@ -111,6 +112,26 @@ def test_a_killed_undo_leaves_the_model_or_the_earlier_one(stages, saved, tmp_pa
         seen.append(len(load(folder).history.stages))
         assert answers(load(folder)) == answers(stages[seen[-1]])
     assert set(seen) == {3, 2}
+
+
+def test_a_killed_removal_of_a_domain_leaves_the_model_with_it_or_without(domains, tmp_path) -> None:
+    learner, (first, *rest) = Learner.create("F+V+R", model=SMALL, training=SHORT, device="cpu"), domains.names
+    learner.learn(domains, folder=tmp_path / "old")
+    seen = []
+    for folder in each_kill(lambda folder: remove(folder, first), tmp_path / "old", tmp_path):
+        assert not find_faults(folder)
+        names = load(folder).history.domains
+        assert names in ((first, *rest), (*rest,))
+        seen.append(len(names))
+        if len(names) == 3:
+            assert [one.number for one in list_versions(folder)] == [3, 2, 1]
+            remove(folder, first)
+        else:
+            with pytest.raises(ModelError, match="no domain"):
+                remove(folder, first)
+        assert load(folder).history.domains == (*rest,)
+        assert len(list((folder / "versions").iterdir())) == len(list_versions(folder)) == 1, "nothing of it is left"
+    assert set(seen) == {2, 3}
 
 
 def test_a_killed_conversion_of_an_older_format_leaves_a_model(tmp_path) -> None:

@@ -51,7 +51,10 @@ def assert_same(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize(
     ("method", "kept"),
-    [*((name, LAST) for name in ("F", "EWC", "F+H+V", "Progressive", "frozen+M", "F+V+A+E")), ("F+M+V", FIRST)],
+    [
+        *((name, LAST) for name in ("F", "EWC", "SI", "F+H+V", "Progressive", "frozen+M", "F+V+A+E", "F+V+R")),
+        ("F+M+V", FIRST),
+    ],
 )
 def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, kept, stream, tmp_path, monkeypatch):
     keep_epoch(kept, monkeypatch)

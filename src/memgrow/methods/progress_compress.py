@@ -42,7 +42,11 @@ class ProgressCompress(EWC):
             notes = {"validation_after_compression": domain.evaluate([{}])[0].score}
         for diagonal in self.fisher.values():
             diagonal.mul_(self.options.fisher_decay)
-        return {**super().finish_domain(domain), **notes}
+        notes = {**super().finish_domain(domain), **notes}
+        # One penalty around the latest weights, as in the paper's online EWC.
+        weights = dict(domain.model.named_parameters())
+        self.center = {name: weights[name].detach().clone() for name in self.center}
+        return notes
 
     def _compress(self, domain: FinishedDomain) -> None:
         model, data = domain.model, domain.data

@@ -4,6 +4,7 @@ Unlike EWC it needs no pass over the data: the importance of a weight is added u
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -45,10 +46,20 @@ class SynapticIntelligence(EWC):
         super().__init__(options)
         self._start: dict[str, Tensor] = {}  # of the domain
         self._before: dict[str, Tensor] = {}  # the step
+        self._gradients: dict[str, Tensor] = {}  # of the step, before they are clipped
+        self._hooks: list[Any] = []
 
     def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
+        def keep(parameter: Tensor, name: str) -> None:
+            assert parameter.grad is not None
+            self._gradients[name] = parameter.grad.clone()
+
         self._start = _copy(model)
         model.add_module(PATH, Path(model))
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                hook = partial(keep, name=name)
+                self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
 
     def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
         self._before = _copy(model)
@@ -57,9 +68,9 @@ class SynapticIntelligence(EWC):
     @torch.no_grad()
     def after_step(self, model: Model, optimizer: torch.optim.Optimizer, batches: int) -> None:
         for (name, parameter), path in zip(model.named_parameters(), model.get_submodule(PATH).buffers(), strict=True):
-            if parameter.grad is None:
+            if name not in self._gradients:
                 continue
-            before, gradient = self._before[name], parameter.grad.clone()
+            before, gradient = self._before[name], self._gradients.pop(name)
             if name in self.fisher:  # without the penalty's part: the loss of the domain alone
                 held = self.fisher[name]
                 pull = 2 * self.options.si_strength * held * (old_part(before, held.shape) - self.center[name])
@@ -75,6 +86,8 @@ class SynapticIntelligence(EWC):
                 old_part(found, self.fisher[name].shape).add_(self.fisher[name])
             self.fisher[name] = found
         self.center, self._start, self._before = _copy(model), {}, {}
+        while self._hooks:
+            self._hooks.pop().remove()
         delattr(model, PATH)
         return {"si_strength": self.options.si_strength}
 
