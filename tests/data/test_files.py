@@ -265,7 +265,9 @@ def test_a_parquet_page_that_is_out_of_proportion_is_not_unpacked(tmp_path, colu
     from pyarrow import parquet
 
     texts = {f"text {number}": ["a" * ((32 << 20) // columns)] for number in range(columns)}
-    parquet.write_table(pyarrow.table(texts), path := tmp_path / "bomb.parquet", use_dictionary=False, compression="zstd")
+    parquet.write_table(
+        pyarrow.table(texts), path := tmp_path / "bomb.parquet", use_dictionary=False, compression="zstd"
+    )
     usual = pyarrow.default_memory_pool()
     pyarrow.set_memory_pool(counting := pyarrow.proxy_memory_pool(usual))
     try:
