@@ -4,6 +4,7 @@ import gc
 import hashlib
 import json
 import math
+from dataclasses import replace
 from itertools import chain, product
 
 import numpy as np
@@ -314,6 +315,15 @@ def test_each_stage_adds_its_domain_and_leaves_the_others(texts, tiny, short, tm
     alone = Learner.create("in-domain", model=tiny, training=short, device="cpu")
     alone.learn(domains)
     assert list(alone.reference.domains) == [domains[1].name]
+
+
+def test_the_statistics_can_be_switched_off(texts, tiny, short, tmp_path):
+    domain = Domain(texts[0].name, texts[0].train[:150], texts[0].validation, texts[0].test)
+    training = replace(short, drift=False)
+    Learner.create("finetune+vocab", model=tiny, training=training, device="cpu").adapt(domain, folder=tmp_path / "m")
+    loaded = Learner.load(tmp_path / "m", device="cpu")
+    assert not loaded.training.drift
+    assert not loaded.reference.domains
 
 
 GOOD = {"stage": 1, "texts": 40, "mean": [0.0] * 128, "spread": [1.0, 1.0, 1.0], "unknown": None, "confidence": None}

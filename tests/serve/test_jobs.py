@@ -17,7 +17,7 @@ from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.serve import trainer
 from memgrow.serve.jobs import Job, JobQueue
-from memgrow.serve.logs import error_message
+from memgrow.serve.logs import error_message, without_folders
 from memgrow.serve.model import Publisher
 from memgrow.serve.service import Service
 from memgrow.serve.settings import ServeSettings
@@ -343,6 +343,7 @@ def test_clients_see_no_absolute_path(
     shown = served.client.get("/jobs").text + served.client.get("/model").text
     assert "no room" in shown
     assert str(folder.parent) not in shown
+    assert without_folders("cannot write /home/jane doe/secret plans/model: no") == "cannot write model: no"
 
 
 class Disk:

@@ -214,8 +214,12 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
         texts = [one.name for one in schema if is_text(getattr(one.type, "value_type", one.type))]
         simple = [one.name for one in schema if types.is_primitive(one.type) or types.is_null(one.type)]
         with ParquetFile(path, read_dictionary=texts) as file:
-            unpacked, first = 0, 1
-            for batch in file.iter_batches(PARQUET_BATCH, columns=[n for n in schema.names if n in {*texts, *simple}]):
+            unpacked, first, read = 0, 1, {*texts, *simple}
+            groups = map(file.metadata.row_group, range(file.num_row_groups))
+            columns = (group.column(number) for group in groups for number in range(group.num_columns))
+            # Of the pages, before pyarrow unpacks the first: it may hold gigabytes.
+            check_unpacked(path, sum(one.total_uncompressed_size for one in columns if one.path_in_schema in read))
+            for batch in file.iter_batches(PARQUET_BATCH, columns=[name for name in schema.names if name in read]):
                 unpacked += sum(map(_bytes_of, batch.columns))
                 check_unpacked(path, unpacked)
                 yield from enumerate(batch.to_pylist(), first)

@@ -12,7 +12,7 @@ from memgrow.errors import MemgrowError
 from memgrow.nn.device import is_out_of_memory
 
 LOGGER = logging.getLogger("memgrow.serve")
-ABSOLUTE = re.compile(r"(?<![\w.:/])/[^\s'\"(),;:]*/")  # the folders of an absolute path
+ABSOLUTE = re.compile(r"(?<![\w.:/])/[^\n'\"(),;:]*/")  # the folders of an absolute path
 # Messages may name options of the command line, which a client does not have: what stands instead.
 OPTIONS = (
     (re.compile(r"name (?:it|one) with --(\w+)"), r"choose the column of the \1"),

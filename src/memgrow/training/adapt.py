@@ -306,7 +306,8 @@ def _with_statistics(
             logits, labels, sizes=parts, before=before.calibration, learned=state.history.domains, stage=number
         )
     tokenizer, vocabulary = word_tokenizer(config.model), None if config.model.is_pretrained else state.vocabulary
-    found = {domain.name: summarize(domain.train, domain.validation, tokenizer, vocabulary) for domain in stage.domains}
+    texts = {one.name: (one.train, one.validation) for one in stage.domains if config.training.drift}
+    found = {name: summarize(*parts, tokenizer, vocabulary) for name, parts in texts.items()}
     earlier = {} if config.method.reinit else before.reference.domains
     kept = {name: one for name, one in {**earlier, **found}.items() if one is not None}
     return replace(state, calibration=calibration, reference=Reference(kept))

@@ -56,6 +56,7 @@ class TrainingSettings:
     warm_up: int = 0  # steps in which the learning rates rise, at most a third of all
     schedule: str = "constant"  # of the learning rates after that: constant, or linear to zero
     select: str = "best"  # the weights of the best epoch by validation, with early stopping, or of the last one
+    drift: bool = True  # whether statistics of the texts are stored, to notice drift
 
     def __post_init__(self) -> None:
         take_plain_values(self)
