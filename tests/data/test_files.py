@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from memgrow.data import Columns, Domain, Example, Stream, disk, files, load_stream, write_jsonl
 from memgrow.data.files import FileFormat, domain_and_part, line_chunks, read_rows
-from memgrow.data.inputs import inputs_from_file, inputs_from_lines
-from memgrow.data.rows import DEFAULT_COLUMNS
+from memgrow.data.rows import DEFAULT_COLUMNS, inputs_from_file, inputs_from_lines
 from memgrow.errors import DataError, SettingsError
 
 ROW = b'{"text": "so fine", "label": "good"}\n'

@@ -131,7 +131,7 @@ def save_picture(path: Path, draw: "Callable[[], Figure]", named: bool = True) -
 
 
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
-    from memgrow.data.inputs import in_chunks
+    from memgrow.data.rows import in_chunks
 
     limit = learner.config.max_tokens
     # A token has a byte at least (and special ones are few), so that most texts need no splitting.

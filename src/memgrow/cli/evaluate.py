@@ -165,7 +165,7 @@ def drift(
     Example: memgrow drift model/ requests.jsonl
     """
     from memgrow.data.files import line_chunks
-    from memgrow.data.inputs import in_chunks, inputs_from_file, inputs_from_lines
+    from memgrow.data.rows import in_chunks, inputs_from_file, inputs_from_lines
     from memgrow.evaluation.drift import Verdict, in_words, together
     from memgrow.learner import Learner
     from memgrow.models import REPLY

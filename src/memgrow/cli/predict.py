@@ -27,7 +27,7 @@ from memgrow.errors import DataError, ModelError, SettingsError, json_text, list
 
 if TYPE_CHECKING:
     from memgrow.data import Example
-    from memgrow.data.inputs import Input
+    from memgrow.data.rows import Input
     from memgrow.learner import Learner
 
 CHUNK = 1024  # texts that are predicted together: a pipe or a file of any length takes little memory
@@ -61,7 +61,7 @@ def predict(
     from memgrow.data.batches import SOME, UnknownWords
     from memgrow.data.disk import check_output
     from memgrow.data.files import line_chunks
-    from memgrow.data.inputs import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
+    from memgrow.data.rows import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
     from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.learner import Learner
     from memgrow.models import REPLY
