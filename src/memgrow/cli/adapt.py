@@ -14,11 +14,11 @@ from memgrow.cli.app import console, notice, progress_console, say, split_names,
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 
 if TYPE_CHECKING:
-    from memgrow.cli.settings import SettingChanges
     from memgrow.data import Domain, Stream
     from memgrow.evaluation.history import Stage
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar
     from memgrow.learner import Learner
+    from memgrow.models import ModelSettings
     from memgrow.models.hub import EncoderFiles
 
 TESTS = "tests.json"  # in the model's folder: SHA-256 by path of test files
@@ -138,7 +138,7 @@ def _learn(
     return stages
 
 
-def check_settings(settings: opt.SettingOptions, method: str | None) -> "tuple[SettingChanges, str | None]":
+def check_settings(settings: opt.SettingOptions, method: str | None) -> tuple[opt.SettingChanges, str | None]:
     """What --set, --recipe and --encoder change, and the method by its full name."""
     from memgrow.methods import find_method
     from memgrow.nn.device import allow_tf32, find_device
@@ -164,9 +164,8 @@ def is_new(folder: Path) -> bool:
 
 
 def create_model(
-    settings: opt.SettingOptions, changes: "SettingChanges", method: str | None, stream: "Stream"
+    settings: opt.SettingOptions, changes: opt.SettingChanges, method: str | None, stream: "Stream"
 ) -> "Learner":
-    from memgrow.cli.fetch import fetch_encoder
     from memgrow.learner import Learner
     from memgrow.methods import find_method
     from memgrow.models import REPLY
@@ -189,7 +188,26 @@ def create_model(
     )
 
 
-def open_model(folder: Path, settings: opt.SettingOptions, changes: "SettingChanges", method: str | None) -> "Learner":
+def fetch_encoder(settings: "ModelSettings") -> None:
+    """Fetch the encoder of a new model if it is one that memgrow knows and is not on this machine yet."""
+    from memgrow.models import PretrainedSettings
+    from memgrow.models.hub import KNOWN, fetch_if_missing
+
+    if not isinstance(settings, PretrainedSettings) or (known := KNOWN.get(settings.encoder)) is None:
+        return
+
+    def fetch() -> None:
+        from memgrow.cli.fetch import get_encoder
+
+        for sentence in get_encoder(known):
+            notice(sentence)
+
+    fetch_if_missing(known, fetch)
+
+
+def open_model(
+    folder: Path, settings: opt.SettingOptions, changes: opt.SettingChanges, method: str | None
+) -> "Learner":
     """The model of the folder, with the settings that are given."""
     from memgrow.learner import Learner
 
