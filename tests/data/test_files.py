@@ -52,7 +52,7 @@ def test_an_encoding_can_be_given(write, encoding):
     assert values(write("a.csv", "text\nnaïve".encode(encoding)), encoding=encoding) == [{"text": "naïve"}]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.text(st.characters(codec="utf-8"), min_size=1), st.sampled_from("xy")), min_size=1))
 def test_what_is_written_is_read_again(tmp_path_factory, pairs):
     examples = [Example(text, label=label) for text, label in pairs if text.strip()] or [Example("a", label="x")]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memgrow.training.settings import Defaults
 
 DATA, SETTINGS = "Data", "Settings"
-VECTORS_HELP = "GloVe or word2vec vectors for new words; none: no vectors."
+VECTORS_HELP = "GloVe or word2vec vectors (text) for new words; none: no vectors."
 NO_VECTORS = "none"  # in place of a file: no vectors, not even those of earlier domains
 
 # Defaults of the library, repeated here so that --help does not import torch.
