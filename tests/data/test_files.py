@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memgrow.data import Columns, Domain, Example, Stream, disk, files, load_stream, write_jsonl
-from memgrow.data.files import FileFormat, domain_and_part, line_chunks, read_rows
+from memgrow.data.files import domain_and_part, line_chunks, read_rows
 from memgrow.data.rows import DEFAULT_COLUMNS, inputs_from_file, inputs_from_lines
 from memgrow.errors import DataError, SettingsError
 
@@ -21,7 +21,7 @@ NL = "\u2028"  # a line separator of Unicode ends no line
 
 
 def values(path: Path, **how: str) -> list[dict[str, object]]:
-    return [dict(row) for _, row in read_rows(path, FileFormat(**how))]
+    return [dict(row) for _, row in read_rows(path, **how)]
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
@@ -123,7 +123,7 @@ def test_what_cannot_be_read_is_one_line_with_its_place(tmp_path, write, fault):
 @pytest.mark.parametrize("encoding", ["klingon", "rot13"])
 def test_an_unknown_encoding_is_refused(encoding):
     with pytest.raises(SettingsError, match="encoding"):
-        FileFormat(encoding)
+        Columns(encoding=encoding)
 
 
 def test_only_regular_files_are_read(tmp_path):

@@ -94,9 +94,8 @@ class FileOptions:
 
     def columns(self) -> "Columns":
         from memgrow.data import Columns
-        from memgrow.data.files import FileFormat
 
-        return Columns(text=self.text, pair=self.pair, file_format=FileFormat(encoding=self.encoding or "utf-8"))
+        return Columns(text=self.text, pair=self.pair, encoding=self.encoding or "utf-8")
 
 
 @dataclass

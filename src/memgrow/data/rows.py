@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 from memgrow.data.disk import is_missing, kind_of, lone_surrogate, name_of, plain
 from memgrow.data.domain import Example, check_name
 from memgrow.data.files import (
-    DEFAULT_FORMAT,
     PART_NAMES,
-    FileFormat,
+    UTF8,
+    check_encoding,
     decode_lines,
     domain_and_part,
     parse_json,
@@ -43,9 +43,10 @@ class Columns:
     split: str | None = None
     reply: str | None = None
     labels: Mapping[object, str] | tuple[tuple[str, str], ...] = ()  # other names of labels, such as 5: positive
-    file_format: FileFormat = DEFAULT_FORMAT
+    encoding: str = UTF8
 
     def __post_init__(self) -> None:
+        check_encoding(self.encoding)
         pairs = self.labels.items() if isinstance(self.labels, Mapping) else self.labels
         named = [(name_of(old), name_of(new)) for old, new in pairs]
         if any(not name for pair in named for name in pair):
@@ -162,7 +163,7 @@ class Table:
 def read_file(path: Path, columns: Columns, skip_empty: bool = False) -> Table:
     """Read a file as a table. Rows without a gold label, and with `skip_empty` those without a text, are counted."""
     table = Table(path.name, *domain_and_part(path), columns)
-    rows = ((where(path, line), values) for line, values in read_rows(path, columns.file_format))
+    rows = ((where(path, line), values) for line, values in read_rows(path, columns.encoding))
     return _fill(table, rows, skip_empty)
 
 
@@ -350,7 +351,7 @@ def inputs_from_file(path: str | Path, columns: Columns = DEFAULT_COLUMNS) -> It
     """One input for each row of a file; a label or a reply is read where there is one."""
     path, found = Path(path), None
     columns = replace(columns, by=None, group=None, split=None)
-    for line, values in read_rows(path, columns.file_format):
+    for line, values in read_rows(path, columns.encoding):
         found = found or columns.resolve(values, path.name, labelled=False)
         yield Input(example_of(values, found, where(path, line), labelled=False), values, (found.text, found.pair))
 
@@ -370,7 +371,7 @@ def inputs_from_lines(chunks: Iterable[list[bytes]], columns: Columns, task: str
     first = 1
     for lines in chunks:
         inputs = []
-        for place, line in decode_lines(lines, columns.file_format, first):
+        for place, line in decode_lines(lines, columns.encoding, first):
             # Skipping an empty line would misalign the answers.
             check_text(line, place)
             value = parse_json(line, place) if line.startswith("{") else line
