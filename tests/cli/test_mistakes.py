@@ -19,12 +19,9 @@ ROWS = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
 MORE = "".join(f'{{"text": "{word} {n}", "label": "{word}"}}\n' for n in range(20) for word in ("good", "bad"))
 MISTAKES = {  # what is wrong: (content of data.jsonl, further words, what the sentence must mention)
     "no such file": (None, (), "data.jsonl"),
-    "empty file": ("", (), "data.jsonl"),
     "not JSON": ("nonsense\n", (), "line 1"),
     "no text column": ('{"words": "a", "label": "x"}\n', (), "text"),
     "no label column": ('{"text": "a"}\n', (), "label"),
-    "empty text": (ROWS + '{"text": " ", "label": "x"}\n', (), "line 3"),
-    "a number for a text": (ROWS + '{"text": 7, "label": "x"}\n', (), "line 3"),
     "one label": ("".join(f'{{"text": "a{n}", "label": "x"}}\n' for n in range(30)), (), "two labels"),
     "unknown method": (ROWS, ("--method", "G"), "no method"),
     "unknown setting": (ROWS, ("--set", "hiden=3"), "hidden"),

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -272,13 +273,9 @@ def _remembered(
     from memgrow.data import load_for_evaluation
     from memgrow.data.disk import sha256_of
 
-    known = _read_tests(model)
     found: list[Domain] = []
     here = {str(path.absolute()) for path in given}
-    for place, sha256 in known.items():
-        path = Path(place)
-        if place in here:
-            continue
+    for path, sha256 in ((Path(place), sha256) for place, sha256 in _read_tests(model).items() if place not in here):
         try:
             if sha256_of(path) != sha256:
                 raise DataError("it has changed")
@@ -301,24 +298,18 @@ def _remember(model: Path, tests: Iterable[Path]) -> None:
 def _read_tests(model: Path) -> dict[str, str]:
     from memgrow.data.disk import read_json
 
-    try:
-        found = read_json(model / TESTS)
-    except (MemgrowError, OSError):
-        return {}
-    return {str(path): str(sum) for path, sum in found.items()} if isinstance(found, dict) else {}
+    with suppress(MemgrowError, OSError):
+        if isinstance(found := read_json(model / TESTS), dict):
+            return {str(path): str(sum) for path, sum in found.items()}
+    return {}
 
 
-def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:
+def _files_and_names(watch: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """--watch takes files and names of domains: a word that is no file and has no file's ending is a name."""
     from memgrow.data.files import is_data_file
 
-    files, names = list[Path](), list[str]()
-    for path in watch:
-        if path.name == str(path) and not is_data_file(path) and not path.exists():
-            names.append(str(path))
-        else:
-            files.append(path)
-    return files, names
+    names = [path for path in watch if path.name == str(path) and not is_data_file(path) and not path.exists()]
+    return [path for path in watch if path not in names], [str(path) for path in names]
 
 
 def _split_watched(stream: "Stream", chosen: Sequence[str], watched: Sequence[str]) -> "tuple[Stream, list[Domain]]":
