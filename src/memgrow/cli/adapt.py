@@ -81,8 +81,7 @@ def adapt(
         if learner is None:
             learner = create_model(settings, changes, method, stream)
             notice(f"{sizes_line(learner.settings, learner.training)} (--encoder and --set change it)")
-        for sentence in (*loaded.notices, *watched.notices):
-            notice(sentence)
+        notice(*loaded.notices, *watched.notices)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.vectors = None
         tracker = find_tracker("tensorboard", tensorboard, model.resolve().name) if tensorboard else None
@@ -184,7 +183,7 @@ def create_model(
         model=model,
         training=changes.section("training", usual.training),
         options=changes.section("options", usual.options),
-        seed=(changes.seed if settings.seed is None else settings.seed) or 0,
+        seed=changes.seed or 0,
         device=settings.device,
     )
 
@@ -200,8 +199,7 @@ def fetch_encoder(settings: "ModelSettings") -> None:
     def fetch() -> None:
         from memgrow.cli.fetch import get_encoder
 
-        for sentence in get_encoder(known):
-            notice(sentence)
+        notice(*get_encoder(known))
 
     fetch_if_missing(known, fetch)
 
@@ -213,7 +211,6 @@ def open_model(
     from memgrow.learner import Learner
 
     learner = Learner.load(folder, settings.device)
-    seed = changes.seed if settings.seed is None else settings.seed
     wanted = changes.section("model", learner.settings)
     if changes.encoder is not None and learner.encoder is not None:
         files = _same_encoder(folder, changes.encoder, learner.encoder)
@@ -227,7 +224,9 @@ def open_model(
     if other:
         raise SettingsError(f"{folder} has {', '.join(other)}, which cannot change: leave it out, or start a new model")
     training = changes.section("training", learner.training)
-    learner.config = replace(learner.config, training=training, seed=learner.seed if seed is None else seed)
+    learner.config = replace(
+        learner.config, training=training, seed=learner.seed if changes.seed is None else changes.seed
+    )
     kept = learner.state.method_state.rows
     learner.use(method or learner.method.name, changes.section("options", learner.options))
     if kept and not learner.method.keeps_rows:

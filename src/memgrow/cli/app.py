@@ -71,15 +71,16 @@ def progress_console() -> Console:
     return notes if console.quiet else console
 
 
-def notice(sentence: str) -> None:
-    """Print a notice of a long command, to standard error if the output is JSON."""
-    if sentence:
+def notice(*sentences: str) -> None:
+    """Print notices of a long command, to standard error if the output is JSON."""
+    for sentence in filter(None, sentences):
         progress_console().print(Text(sentence, "dim"))
 
 
-def note_to_stderr(sentence: str) -> None:
+def note_to_stderr(*sentences: str) -> None:
     """Print to standard error, so that a pipe does not get it."""
-    notes.print(Text(sentence, "dim"))
+    for sentence in sentences:
+        notes.print(Text(sentence, "dim"))
 
 
 def write_json(value: Any, indent: int | None = None) -> None:

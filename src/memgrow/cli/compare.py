@@ -85,7 +85,7 @@ def compare(
     say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     if not is_dialogue and not is_installed():
         notice(INSTALL_SKLEARN)
-    first = (asked.seed or 0) if settings.seed is None else settings.seed
+    first = asked.seed or 0
     with ProgressBar(progress_console()) as bar:
         bar.show("runs", 0, None, "")
         comparison = comparing.compare(
@@ -143,8 +143,7 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
         loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=rows.limit)
     else:
         loaded = rows.load([Path(name) for name in given], domains)
-    for sentence in loaded.notices:
-        notice(sentence)
+    notice(*loaded.notices)
     return loaded.stream
 
 
@@ -269,8 +268,7 @@ def _real_stream() -> "Stream":
 
     corpus = CORPORA["sentiment"]
     if not corpus.is_here():
-        for sentence in get(corpus):
-            notice(sentence)
+        notice(*get(corpus))
     return open_corpus(corpus.name, limit=REAL_ROWS).stream
 
 

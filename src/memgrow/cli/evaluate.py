@@ -78,8 +78,7 @@ def evaluate(
             console.print(replies_table(found))
     else:
         _evaluate_labels(learner, loaded.stream, shown, str(model), as_json)
-    for notice in loaded.notices:
-        note_to_stderr(notice)
+    note_to_stderr(*loaded.notices)
     note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
 
 

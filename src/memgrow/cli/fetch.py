@@ -67,8 +67,7 @@ def get(
     catalogue = _catalogue(kind)
     found = catalogue.find(name)
     if again or not found.is_here():
-        for sentence in catalogue.fetch(found, source):
-            notice(sentence)
+        notice(*catalogue.fetch(found, source))
     if as_json:
         write_json({"name": name, "folder": str(found.folder)})
     say(f"{name} is in {found.folder}.", soft_wrap=True)

@@ -176,8 +176,9 @@ class SettingOptions:
     threads: Annotated[int | None, setting("CPU threads; default: 1 for small models.", min=1)] = None
 
     def changes(self) -> "SettingChanges":
-        """What --recipe, --set and --encoder change."""
-        return read_settings(self.recipe, self.set_ or (), self.encoder)
+        """What --recipe, --set, --encoder and --seed change."""
+        found = read_settings(self.recipe, self.set_ or (), self.encoder)
+        return found if self.seed is None else replace(found, seed=self.seed)
 
     @property
     def vectors_file(self) -> Path | None:
