@@ -10,7 +10,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,7 +19,7 @@ from figures import BLOCKS, MARK, PICTURE, filled, pages, picture, read  # noqa:
 from typer.main import get_command  # noqa: E402
 
 from memgrow.cli import app  # noqa: E402
-from memgrow.cli.settings import SECTIONS  # noqa: E402
+from memgrow.cli.options import setting_types  # noqa: E402
 from memgrow.methods import (  # noqa: E402
     RECOMMENDED,
     RECOMMENDED_FOR_ENCODERS,
@@ -232,9 +231,9 @@ def every_setting_is_listed_with_its_defaults() -> Iterator[str]:
     rows = re.findall(pattern, text_of("docs/commands.md"), flags=re.MULTILINE)
     usual = (defaults_for("minilm"), defaults_for(None))  # of the default encoder, of a recurrent network
     expected = [
-        (f"{section}.{one.name}", *(_default(getattr(defaults, section), one.name) for defaults in usual))
-        for section, kind in SECTIONS.items()
-        for one in fields(kind)
+        (f"{section}.{name}", *(_default(getattr(defaults, section), name) for defaults in usual))
+        for section, types in setting_types().items()
+        for name in types
     ]
     yield from (f"docs/commands.md lacks {' | '.join(row)}" for row in expected if row not in rows)
     yield from (f"docs/commands.md has {' | '.join(row)}, which is not so" for row in rows if row not in expected)

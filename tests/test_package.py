@@ -44,24 +44,19 @@ def test_learning_needs_no_optional_package(tmp_path):
     run(WITHOUT.format(absent=ABSENT), str(tmp_path / "model"))
 
 
-def test_importing_the_learner_loads_no_kernel_service_or_command():
-    loaded = run("import sys, json\nfrom memgrow import Learner\nprint(json.dumps(sorted(sys.modules)))")
+def test_memgrow_is_imported_without_torch_and_the_learner_without_kernels_service_or_commands(monkeypatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    show = "import os, sys, json, memgrow\nfound = [os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules]\n"
+    spins, has_torch, *loaded = json.loads(
+        run(f"{show}from memgrow import Learner\nprint(json.dumps([*found, *sorted(sys.modules)]))")
+    )
+    assert spins is not None  # threads that wait give up their core
+    assert not has_torch
     parts = ("memgrow.nn.kernels.cuda", "memgrow.serve", "memgrow.cli", "memgrow.sklearn", "research")
-    found = [name for name in json.loads(loaded) if name.startswith(parts)]
-    assert found == []
-
-
-def test_importing_memgrow_imports_no_torch():
-    assert run("import sys, memgrow\nprint('torch' in sys.modules)") == "False\n"
-
-
-def test_threads_that_wait_give_up_their_core_unless_the_user_decides(monkeypatch):
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.delenv(name, raising=False)
-    show = "import os, memgrow\nprint(os.environ.get('GOMP_SPINCOUNT'))"
-    assert run(show) != "None\n"
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    assert run(show) == "None\n"
+    assert [name for name in loaded if name.startswith(parts)] == []
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")  # unless the user decides
+    assert json.loads(run(f"{show}print(json.dumps(found))")) == [None, False]
 
 
 def test_moved_modules_can_be_imported_with_a_warning(monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from memgrow import Learner, MemgrowError
-from memgrow.cli.settings import read_settings
+from memgrow.cli.options import read_settings
 from memgrow.data import load_stream
 from torture.models import Kind
 

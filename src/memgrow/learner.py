@@ -14,8 +14,7 @@ from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
 from memgrow.data.disk import kind_of, lone_surrogate
 from memgrow.data.domain import as_label
-from memgrow.data.inputs import input_of
-from memgrow.data.rows import is_frame
+from memgrow.data.rows import input_of, is_frame
 from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors, detect
 from memgrow.errors import DataError, ModelError, SettingsError, listed

@@ -290,7 +290,3 @@ def test_test_files_are_remembered_so_that_forgetting_is_always_shown(memgrow, d
     assert "kitchen" not in tested("harbour")
     kitchen.unlink()
     assert "kitchen" not in tested("clinic")
-
-
-def test_the_old_name_of_drift_says_the_new_one(memgrow, model):
-    assert "memgrow drift" in memgrow.refused("watch", model, "texts.jsonl")

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from memgrow.cli import compare as compare_command
-from memgrow.cli.app import save_picture
 from research.common.dialogues import synthetic_dialogue
 from tests.support.stored import stored
 
@@ -72,17 +71,6 @@ def test_the_second_time_nothing_is_learned_and_more_seeds_add_to_what_is_there(
     third = memgrow.done(*compare, "--methods", "finetune", "--seeds", 2)
     assert "seed 0: average" not in third
     assert third.count("seed 1: average") == 3
-
-
-def test_a_picture_of_its_own_replaces_a_link_and_a_named_one_follows_it(tmp_path):
-    plots = pytest.importorskip("memgrow.evaluation.plots")
-    (link := tmp_path / "compare.png").symlink_to(target := tmp_path / "precious")
-    for named in (False, True):
-        target.write_text("mine")
-        save_picture(link, lambda: plots.new_figure(1, 1), named=named)
-        assert (target.read_bytes() != b"mine") is named
-        link.unlink()
-        link.symlink_to(target)
 
 
 def test_a_method_that_fails_is_told_with_its_reason_and_the_others_are_shown(memgrow, compare, tmp_path):

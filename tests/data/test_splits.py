@@ -17,35 +17,18 @@ def groups_of(drawn, groups):
     return {part: {groups[index] for index in members} for part, members in drawn.items()}
 
 
-@given(groupings, st.integers())
-def test_every_example_is_in_one_part_and_no_group_is_in_two(groups, seed):
+@given(groupings, st.integers(), st.randoms(use_true_random=False))
+def test_parts_have_whole_groups_about_the_sizes_asked_for_and_do_not_depend_on_the_order(groups, seed, rng):
     drawn = draw(range(len(groups)), groups, seed=seed)
     assert sorted(index for members in drawn.values() for index in members) == list(range(len(groups)))
     sides = groups_of(drawn, groups)
-    assert sum(map(len, sides.values())) == len(set(groups))
-
-
-@given(groupings, st.integers(), st.randoms(use_true_random=False))
-def test_the_order_of_the_rows_makes_no_difference(groups, seed, rng):
-    shuffled = rng.sample(groups, len(groups))
-    assert groups_of(draw(range(len(groups)), groups, seed=seed), groups) == groups_of(
-        draw(range(len(groups)), shuffled, seed=seed), shuffled
-    )
-
-
-@given(groupings, st.integers())
-def test_no_part_is_empty_when_there_are_groups_enough(groups, seed):
-    drawn = draw(range(len(groups)), groups, seed=seed)
-    filled = sum(1 for members in drawn.values() if members)
-    assert filled == min(3, len(set(groups)))
-
-
-@given(groupings, st.integers())
-def test_sizes_are_as_close_as_whole_groups_allow(groups, seed):
+    assert sum(map(len, sides.values())) == len(set(groups))  # no group is in two parts
+    assert sum(1 for members in drawn.values() if members) == min(3, len(set(groups)))
     largest = max(groups.count(group) for group in set(groups))
-    drawn = draw(range(len(groups)), groups, seed=seed)
     for part, share in (("train", 0.8), ("validation", 0.1), ("test", 0.1)):
         assert abs(len(drawn[part]) - share * len(groups)) <= 3 * largest
+    shuffled = rng.sample(groups, len(groups))
+    assert sides == groups_of(draw(range(len(groups)), shuffled, seed=seed), shuffled)
 
 
 def test_the_seed_decides_and_nothing_else():

@@ -22,10 +22,11 @@ def talks():
 def test_sizes_and_seed_decide_a_stream(make):
     stream = make(domains=2, train=31, validation=0, test=7)
     assert [(len(d.train), len(d.validation), len(d.test)) for d in stream] == [(31, 0, 7)] * 2
-    assert list(make(seed=5)) == list(make(seed=5))
-    assert make(seed=5)[0] != make(seed=6)[0]
-    assert list(make(domains=3)[:2]) == list(make(domains=2))
-    assert set(make(train=10, validation=5)[0].test) == set(make()[0].test)
+    few = {"train": 30, "validation": 9, "test": 60}
+    assert list(make(seed=5, **few)) == list(make(seed=5, **few))
+    assert make(seed=5, **few)[0] != make(seed=6, **few)[0]
+    assert list(make(domains=3, **few)[:2]) == list(make(domains=2, **few))
+    assert set(make(train=10, validation=5, test=60)[0].test) == set(make(**few)[0].test)
 
 
 def test_the_streams_are_those_of_the_records_that_were_made_with_them(pairs, talks):

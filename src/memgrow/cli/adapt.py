@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -14,11 +15,11 @@ from memgrow.cli.app import console, notice, progress_console, say, split_names,
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 
 if TYPE_CHECKING:
-    from memgrow.cli.settings import SettingChanges
     from memgrow.data import Domain, Stream
     from memgrow.evaluation.history import Stage
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar
     from memgrow.learner import Learner
+    from memgrow.models import ModelSettings
     from memgrow.models.hub import EncoderFiles
 
 TESTS = "tests.json"  # in the model's folder: SHA-256 by path of test files
@@ -80,8 +81,7 @@ def adapt(
         if learner is None:
             learner = create_model(settings, changes, method, stream)
             notice(f"{sizes_line(learner.settings, learner.training)} (--encoder and --set change it)")
-        for sentence in (*loaded.notices, *watched.notices):
-            notice(sentence)
+        notice(*loaded.notices, *watched.notices)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.vectors = None
         tracker = find_tracker("tensorboard", tensorboard, model.resolve().name) if tensorboard else None
@@ -138,7 +138,7 @@ def _learn(
     return stages
 
 
-def check_settings(settings: opt.SettingOptions, method: str | None) -> "tuple[SettingChanges, str | None]":
+def check_settings(settings: opt.SettingOptions, method: str | None) -> tuple[opt.SettingChanges, str | None]:
     """What --set, --recipe and --encoder change, and the method by its full name."""
     from memgrow.methods import find_method
     from memgrow.nn.device import allow_tf32, find_device
@@ -164,9 +164,8 @@ def is_new(folder: Path) -> bool:
 
 
 def create_model(
-    settings: opt.SettingOptions, changes: "SettingChanges", method: str | None, stream: "Stream"
+    settings: opt.SettingOptions, changes: opt.SettingChanges, method: str | None, stream: "Stream"
 ) -> "Learner":
-    from memgrow.cli.fetch import fetch_encoder
     from memgrow.learner import Learner
     from memgrow.methods import find_method
     from memgrow.models import REPLY
@@ -184,17 +183,34 @@ def create_model(
         model=model,
         training=changes.section("training", usual.training),
         options=changes.section("options", usual.options),
-        seed=(changes.seed if settings.seed is None else settings.seed) or 0,
+        seed=changes.seed or 0,
         device=settings.device,
     )
 
 
-def open_model(folder: Path, settings: opt.SettingOptions, changes: "SettingChanges", method: str | None) -> "Learner":
+def fetch_encoder(settings: "ModelSettings") -> None:
+    """Fetch the encoder of a new model if it is one that memgrow knows and is not on this machine yet."""
+    from memgrow.models import PretrainedSettings
+    from memgrow.models.hub import KNOWN, fetch_if_missing
+
+    if not isinstance(settings, PretrainedSettings) or (known := KNOWN.get(settings.encoder)) is None:
+        return
+
+    def fetch() -> None:
+        from memgrow.cli.fetch import get_encoder
+
+        notice(*get_encoder(known))
+
+    fetch_if_missing(known, fetch)
+
+
+def open_model(
+    folder: Path, settings: opt.SettingOptions, changes: opt.SettingChanges, method: str | None
+) -> "Learner":
     """The model of the folder, with the settings that are given."""
     from memgrow.learner import Learner
 
     learner = Learner.load(folder, settings.device)
-    seed = changes.seed if settings.seed is None else settings.seed
     wanted = changes.section("model", learner.settings)
     if changes.encoder is not None and learner.encoder is not None:
         files = _same_encoder(folder, changes.encoder, learner.encoder)
@@ -208,7 +224,9 @@ def open_model(folder: Path, settings: opt.SettingOptions, changes: "SettingChan
     if other:
         raise SettingsError(f"{folder} has {', '.join(other)}, which cannot change: leave it out, or start a new model")
     training = changes.section("training", learner.training)
-    learner.config = replace(learner.config, training=training, seed=learner.seed if seed is None else seed)
+    learner.config = replace(
+        learner.config, training=training, seed=learner.seed if changes.seed is None else changes.seed
+    )
     kept = learner.state.method_state.rows
     learner.use(method or learner.method.name, changes.section("options", learner.options))
     if kept and not learner.method.keeps_rows:
@@ -254,13 +272,9 @@ def _remembered(
     from memgrow.data import load_for_evaluation
     from memgrow.data.disk import sha256_of
 
-    known = _read_tests(model)
     found: list[Domain] = []
     here = {str(path.absolute()) for path in given}
-    for place, sha256 in known.items():
-        path = Path(place)
-        if place in here:
-            continue
+    for path, sha256 in ((Path(place), sha256) for place, sha256 in _read_tests(model).items() if place not in here):
         try:
             if sha256_of(path) != sha256:
                 raise DataError("it has changed")
@@ -283,24 +297,18 @@ def _remember(model: Path, tests: Iterable[Path]) -> None:
 def _read_tests(model: Path) -> dict[str, str]:
     from memgrow.data.disk import read_json
 
-    try:
-        found = read_json(model / TESTS)
-    except (MemgrowError, OSError):
-        return {}
-    return {str(path): str(sum) for path, sum in found.items()} if isinstance(found, dict) else {}
+    with suppress(MemgrowError, OSError):
+        if isinstance(found := read_json(model / TESTS), dict):
+            return {str(path): str(sum) for path, sum in found.items()}
+    return {}
 
 
-def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:
+def _files_and_names(watch: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """--watch takes files and names of domains: a word that is no file and has no file's ending is a name."""
     from memgrow.data.files import is_data_file
 
-    files, names = list[Path](), list[str]()
-    for path in watch:
-        if path.name == str(path) and not is_data_file(path) and not path.exists():
-            names.append(str(path))
-        else:
-            files.append(path)
-    return files, names
+    names = [path for path in watch if path.name == str(path) and not is_data_file(path) and not path.exists()]
+    return [path for path in watch if path not in names], [str(path) for path in names]
 
 
 def _split_watched(stream: "Stream", chosen: Sequence[str], watched: Sequence[str]) -> "tuple[Stream, list[Domain]]":

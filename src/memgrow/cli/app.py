@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -17,6 +18,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from memgrow import __version__
 from memgrow.errors import ForgettingError, MemgrowError, SettingsError, counted, interruption, json_text, printable
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
 
 
+EXTRAS = {"plots": "matplotlib", "serve": "fastapi", "sklearn": "sklearn", "stats": "scipy", "arrow": "pyarrow"}
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
 PICTURES = ("png", "svg", "pdf")  # formats by the ends of names
 PIPED = ConsoleDimensions(10_000, 25)  # size of what is no terminal
@@ -39,13 +42,9 @@ class PrintableConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
 
-    @property
+    @property  # type: ignore[misc]
     def size(self) -> ConsoleDimensions:
         return super().size if self.is_terminal or "COLUMNS" in os.environ else PIPED
-
-    @size.setter
-    def size(self, new_size: tuple[int, int]) -> None:
-        self._width, self._height = new_size
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -72,15 +71,16 @@ def progress_console() -> Console:
     return notes if console.quiet else console
 
 
-def notice(sentence: str) -> None:
-    """Print a notice of a long command, to standard error if the output is JSON."""
-    if sentence:
+def notice(*sentences: str) -> None:
+    """Print notices of a long command, to standard error if the output is JSON."""
+    for sentence in filter(None, sentences):
         progress_console().print(Text(sentence, "dim"))
 
 
-def note_to_stderr(sentence: str) -> None:
+def note_to_stderr(*sentences: str) -> None:
     """Print to standard error, so that a pipe does not get it."""
-    notes.print(Text(sentence, "dim"))
+    for sentence in sentences:
+        notes.print(Text(sentence, "dim"))
 
 
 def write_json(value: Any, indent: int | None = None) -> None:
@@ -131,7 +131,7 @@ def save_picture(path: Path, draw: "Callable[[], Figure]", named: bool = True) -
 
 
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
-    from memgrow.data.inputs import in_chunks
+    from memgrow.data.rows import in_chunks
 
     limit = learner.config.max_tokens
     # A token has a byte at least (and special ones are few), so that most texts need no splitting.
@@ -190,19 +190,16 @@ def _set_quiet(quiet: bool) -> None:
     console.quiet = notes.quiet = quiet
 
 
-Quiet = Annotated[
-    bool,
-    typer.Option(
+def _quiet_option() -> list[Any]:
+    """--quiet as the parameter of a command, which Typer alone makes the same way in all its versions."""
+    option = typer.Option(
         "--quiet", "-q", help="Print errors and requested JSON only.", callback=_set_quiet, expose_value=False
-    ),
-]
+    )
 
-
-def _common_options() -> list[Any]:
-    def common(quiet: Quiet = False) -> None: ...
+    def only(quiet: Annotated[bool, option] = False) -> None: ...
 
     one = typer.Typer(add_completion=False)
-    one.command()(common)
+    one.command()(only)
     return get_command(one).params
 
 
@@ -210,7 +207,7 @@ class Command(TyperCommand):
     """A command with --quiet; options that no longer exist are explained."""
 
     def __init__(self, *arguments: Any, params: Any = None, **named: Any) -> None:
-        super().__init__(*arguments, params=[*(params or ()), *_common_options()], **named)
+        super().__init__(*arguments, params=[*(params or ()), *_quiet_option()], **named)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for word in args:
@@ -245,6 +242,51 @@ class Application(TyperGroup):
             complain(sentence)
             _discard_output()
             ctx.exit(FORGOT if isinstance(error, ForgettingError) else USER_ERROR)
+
+
+app = typer.Typer(
+    cls=Application,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def removed(name: str, instead: str) -> Callable[..., None]:
+    """A command that says what to use in its place."""
+
+    def explain(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        raise SettingsError(f"memgrow {name} no longer exists: {instead}")
+
+    return explain
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        from memgrow.models.hub import DEFAULT_ENCODER, KNOWN
+
+        ready = "ready" if KNOWN[DEFAULT_ENCODER].is_here() else f"encoder {DEFAULT_ENCODER} not fetched yet"
+        python = ".".join(map(str, sys.version_info[:3]))
+        print(f"{ready}: memgrow {__version__} (torch {version('torch')}, Python {python})")
+        if lacking := [extra for extra, package in EXTRAS.items() if find_spec(package) is None]:
+            print(f"not installed: {', '.join(f'memgrow[{extra}]' for extra in lacking)}")
+        raise typer.Exit
+
+
+@app.callback(epilog=EXIT_CODES)
+def memgrow(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Teach one text model domain after domain without the old data, and measure what it forgets."""
+
+
+def main() -> None:
+    run(app, "memgrow")
 
 
 def run(app: Callable[..., None], name: str) -> None:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
+from memgrow.cli.adapt import fetch_encoder
 from memgrow.cli.app import console, notice, progress_console, save_picture, say, split_names, write_json
 from memgrow.cli.report import REPORT, check_replaceable, write_report
 from memgrow.errors import SettingsError, counted
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from memgrow.cli.settings import SettingChanges
     from memgrow.data import Stream
     from memgrow.evaluation.compare import Run, Settings
     from memgrow.evaluation.comparison import Comparison, RunResult
@@ -85,7 +85,7 @@ def compare(
     say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     if not is_dialogue and not is_installed():
         notice(INSTALL_SKLEARN)
-    first = (asked.seed or 0) if settings.seed is None else settings.seed
+    first = asked.seed or 0
     with ProgressBar(progress_console()) as bar:
         bar.show("runs", 0, None, "")
         comparison = comparing.compare(
@@ -143,14 +143,12 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
         loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=rows.limit)
     else:
         loaded = rows.load([Path(name) for name in given], domains)
-    for sentence in loaded.notices:
-        notice(sentence)
+    notice(*loaded.notices)
     return loaded.stream
 
 
-def _settings(asked: "SettingChanges", usual: "Defaults", vectors: Path | None, *, is_public: bool) -> "Settings":
+def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None, *, is_public: bool) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
-    from memgrow.cli.fetch import fetch_encoder
     from memgrow.evaluation.compare import Settings
     from memgrow.training.settings import sizes_line
 
@@ -269,14 +267,12 @@ def _real_stream() -> "Stream":
     from memgrow.data.corpora import CORPORA, get, open_corpus
 
     corpus = CORPORA["sentiment"]
-    if not corpus.is_in(corpus.folder):
-        for sentence in get(corpus):
-            notice(sentence)
+    if not corpus.is_here():
+        notice(*get(corpus))
     return open_corpus(corpus.name, limit=REAL_ROWS).stream
 
 
 def _real_settings() -> "Settings":
-    from memgrow.cli.fetch import fetch_encoder
     from memgrow.evaluation.compare import Settings
     from memgrow.models.hub import DEFAULT_ENCODER
     from memgrow.training.settings import defaults_for

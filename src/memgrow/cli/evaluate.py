@@ -78,8 +78,7 @@ def evaluate(
             console.print(replies_table(found))
     else:
         _evaluate_labels(learner, loaded.stream, shown, str(model), as_json)
-    for notice in loaded.notices:
-        note_to_stderr(notice)
+    note_to_stderr(*loaded.notices)
     note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
 
 
@@ -165,7 +164,7 @@ def drift(
     Example: memgrow drift model/ requests.jsonl
     """
     from memgrow.data.files import line_chunks
-    from memgrow.data.inputs import in_chunks, inputs_from_file, inputs_from_lines
+    from memgrow.data.rows import in_chunks, inputs_from_file, inputs_from_lines
     from memgrow.evaluation.drift import Verdict, in_words, together
     from memgrow.learner import Learner
     from memgrow.models import REPLY

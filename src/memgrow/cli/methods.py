@@ -55,35 +55,22 @@ def _forgets(method: MethodSpec) -> str:
 
 def _with_encoder(method: MethodSpec) -> str:
     """Whether a method works with a pretrained encoder: yes, no, or only with one."""
-    if not _works_with(method, PretrainedSettings(slots=1)):
-        return "no"
-    return "yes" if _works_with(method, ModelSettings()) else "only"
-
-
-def _works_with(method: MethodSpec, settings: ModelSettings) -> bool:
-    try:
-        method.check(settings)
-    except SettingsError:
-        return False
-    return True
+    works = []
+    for settings in (PretrainedSettings(slots=1), ModelSettings()):
+        try:
+            method.check(settings)
+            works.append(True)
+        except SettingsError:
+            works.append(False)
+    return "no" if not works[0] else "yes" if works[1] else "only"
 
 
 def methods_table(known: dict[str, Any]) -> Table:
-    columns = [
-        Column("method", wrap=False),
-        Column("forgets", wrap=False),
-        Column("encoder", wrap=False),
-        Column("what it does"),
-    ]
-    rows = [
-        (
-            one["name"],
-            one["forgets"],
-            one["encoder"],
-            f"{one['default']}: {one['about']}" if one["default"] else one["about"],
-        )
-        for one in known["methods"]
-    ]
+    columns = [*(Column(name, wrap=False) for name in ("method", "forgets", "encoder")), Column("what it does")]
+    rows = []
+    for one in known["methods"]:
+        about = f"{one['default']}: {one['about']}" if one["default"] else one["about"]
+        rows.append((one["name"], one["forgets"], one["encoder"], about))
     title = "forgets: if a new domain contradicts earlier ones, or has new labels"
     return Table(title, columns, rows, lines_above=[sum(one["default"] is not None for one in known["methods"])])
 

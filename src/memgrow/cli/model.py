@@ -34,7 +34,7 @@ def inspect(
     if verify:
         _verify(model, as_json)
         return
-    from memgrow.data.inputs import inputs_from_arguments
+    from memgrow.data.rows import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import attention_by_bank, unknown_words
     from memgrow.evaluation.tables import in_bytes, matrix_table, matrix_title, measure_of_task, summary_line

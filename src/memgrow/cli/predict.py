@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +27,7 @@ from memgrow.errors import DataError, ModelError, SettingsError, json_text, list
 
 if TYPE_CHECKING:
     from memgrow.data import Example
-    from memgrow.data.inputs import Input
+    from memgrow.data.rows import Input
     from memgrow.learner import Learner
 
 CHUNK = 1024  # texts that are predicted together: a pipe or a file of any length takes little memory
@@ -59,9 +59,9 @@ def predict(
     Example: memgrow predict model/ "a quiet, moving book"
     """
     from memgrow.data.batches import SOME, UnknownWords
-    from memgrow.data.disk import check_output
+    from memgrow.data.disk import check_output, finite
     from memgrow.data.files import line_chunks
-    from memgrow.data.inputs import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
+    from memgrow.data.rows import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
     from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.learner import Learner
     from memgrow.models import REPLY
@@ -87,14 +87,17 @@ def predict(
     with _output(output) as write, ProgressBar(notes) if output else nullcontext() as bar:
         # A terminal has a reader, who needs no seventeen digits; files, pipes and --json have what the model gave.
         digits = DIGITS if output is None and console.is_terminal and not as_json else None
-        writer = (CsvRows if output and output.suffix.lower() == ".csv" else JsonLines)(write)
+        table = CsvLines(write) if output and output.suffix.lower() == ".csv" else None
         for chunk in chunks:
             examples = [one.example for one in chunk]
             cut += count_cut_texts(examples, learner)
             if done < SOME:
                 unknown += learner.count_unknown(examples)
             for one, prediction in zip(chunk, _predictions(learner, examples, beam, for_domain, digits), strict=True):
-                writer.add(one, prediction)
+                if table is not None:
+                    table.add(_csv_row(one, prediction), one.example.where)
+                else:
+                    write(json_text(finite(_json_row(one, prediction))))
             done += len(chunk)
             if bar is None:
                 sys.stdout.flush()
@@ -170,36 +173,45 @@ def _predictions(
         yield {"label": one.label, "probabilities": shares}
 
 
-class JsonLines:
-    """One object a line: the other fields of the row, the texts, and the prediction."""
-
-    def __init__(self, write: Callable[[str], object]) -> None:
-        self._write = write
-
-    def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
-        from memgrow.data.disk import finite
-
-        others = {name: value for name, value in given.fields.items() if name not in given.text_columns}
-        kept = {_free_name(name, others, prediction): value for name, value in others.items()}
-        self._write(json_text(finite({**kept, "texts": given.example.texts, **prediction})))
+def _json_row(given: "Input", prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """The other fields of the row, the texts, and the prediction."""
+    others = {name: value for name, value in given.fields.items() if name not in given.text_columns}
+    return {**_kept(others, prediction), "texts": given.example.texts, **prediction}
 
 
-class CsvRows:
-    """Rows below a header: all fields of the row, then the prediction with a column for each label."""
+def _csv_row(given: "Input", prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """All fields of the row, then the prediction with a column for each label."""
+    columns = dict(prediction)
+    if shares := columns.pop("probabilities", None):
+        columns["probability"] = shares[columns["label"]]
+        columns |= {f"probability_{label}": share for label, share in shares.items()}
+    return _kept(given.fields or dict(zip(("text", "pair"), given.example.texts, strict=False)), columns) | columns
+
+
+def _kept(fields: Mapping[str, Any], prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row for the output: as given_NAME where the prediction has one of that name."""
+    found = {}
+    for name, value in fields.items():
+        new = name
+        while new in OUTPUT_NAMES or new in prediction or (new != name and new in fields):
+            new = f"given_{new}"
+        found[new] = value
+    return found
+
+
+class CsvLines:
+    """Writes rows below a header, which is that of the first row."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self.write = lambda line: write(line.encode(errors="backslashreplace").decode())
         self._rows: csv.DictWriter[str] | None = None
 
-    def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
-        fields = given.fields or dict(zip(("text", "pair"), given.example.texts, strict=False))
-        columns = _flat(prediction)
-        row = {_free_name(name, fields, columns): value for name, value in fields.items()} | columns
+    def add(self, row: dict[str, Any], place: str) -> None:
         if self._rows is None:
             self._rows = csv.DictWriter(self, list(row), lineterminator="")
             self._rows.writeheader()
         if unknown := [name for name in row if name not in self._rows.fieldnames]:
-            raise DataError(f"{given.example.where}: the first row has no field {listed(unknown)}: write .jsonl")
+            raise DataError(f"{place}: the first row has no field {listed(unknown)}: write .jsonl")
         self._rows.writerow({name: _cell(value) for name, value in row.items()})
 
 
@@ -213,22 +225,6 @@ def _output(path: Path | None) -> Iterator[Callable[[str], object]]:
 
     with open_output(path) as file:
         yield lambda line: file.write(f"{line}\n".encode())
-
-
-def _free_name(name: str, fields: Collection[str], prediction: Collection[str]) -> str:
-    """The name of a field in the output: given_NAME where the prediction has one of that name."""
-    new = name
-    while new in OUTPUT_NAMES or new in prediction or (new != name and new in fields):
-        new = f"given_{new}"
-    return new
-
-
-def _flat(prediction: Mapping[str, Any]) -> dict[str, Any]:
-    if "probabilities" not in prediction:
-        return dict(prediction)
-    shares = prediction["probabilities"]
-    each = {f"probability_{label}": share for label, share in shares.items()}
-    return {"label": prediction["label"], "probability": shares[prediction["label"]], **each}
 
 
 def _cell(value: object) -> str:

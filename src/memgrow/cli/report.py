@@ -52,8 +52,7 @@ def report(
             raise SettingsError(f"--method is for comparisons, and {what} is none: leave it out")
         learner = Learner.load(what, device)
         loaded = rows.load_for_evaluation(data) if data else None
-        for notice in loaded.notices if loaded else ():
-            note_to_stderr(notice)
+        note_to_stderr(*(loaded.notices if loaded else ()))
         with progress_console().status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(loaded.stream) if loaded else ())
     write_report(made, out)

@@ -51,6 +51,9 @@ class Corpus:
     def is_in(self, folder: Path) -> bool:
         return all((folder / name).is_file() for name in self.files)
 
+    def is_here(self) -> bool:
+        return self.is_in(self.folder)
+
 
 CORPORA = {
     "sentiment": Corpus(
@@ -105,7 +108,7 @@ def open_corpus(
 def _files_of(name_or_folder: str | Path) -> list[str | Path]:
     corpus = CORPORA.get(str(name_or_folder))
     folder = corpus.folder if corpus else Path(name_or_folder)
-    if corpus and not corpus.is_in(folder):
+    if corpus and not corpus.is_here():
         raise DataError(f"the corpus {corpus.name} is not on this machine yet; run: memgrow data get {corpus.name}")
     for known in CORPORA.values():
         if known.is_in(folder):

@@ -295,9 +295,6 @@ def check_regular(path: Path, most: int = MAX_TEXT_BYTES) -> None:
         raise ModelError(f"{path} has {size >> 20:,} MB, more than a file of a model can have: copy the model again")
 
 
-UNREADABLE = (SafetensorError, RuntimeError, MemoryError)  # damaged; removed meanwhile; too large to map
-
-
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file. Tensors that share memory, such as tied weights, are written once each."""
     seen = set[int]()
@@ -312,12 +309,18 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
     sync_file(path)
 
 
+@contextmanager
+def _reading_tensors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, RuntimeError, MemoryError) as error:  # damaged; removed meanwhile; too large to map
+        raise ModelError(f"{path} is not a safetensors file ({brief(error)}): copy the model again") from error
+
+
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file."""
-    try:
+    with _reading_tensors(path):
         return load_file(path)
-    except UNREADABLE as error:
-        raise ModelError(f"{path} is not a safetensors file ({brief(error)}): copy the model again") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -328,8 +331,5 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 def stored_shapes(path: Path) -> Shapes:
     """The shapes of a safetensors file's tensors; only its header is read."""
-    try:
-        with safe_open(path, "pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except UNREADABLE as error:
-        raise ModelError(f"{path} is not a safetensors file ({brief(error)}): copy the model again") from error
+    with _reading_tensors(path), safe_open(path, "pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

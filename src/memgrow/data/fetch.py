@@ -69,11 +69,10 @@ def fetch_package(name: str, version: str, folder: Path, *, sha256: str | None =
         source = ("--require-hashes", "--no-binary", ":all:", "--no-build-isolation")
         kind = source if sha256 else ("--only-binary", ":all:")
         # TMPDIR: what pip has fetched so far is in this folder, where a full disk is noticed and it can be watched.
-        options: dict[str, Any] = {"env": {"TMPDIR": place}, **TO_PIPES}
-        if sha256:
-            options |= {"env": {"TMPDIR": place, "PIP_USE_PEP517": "1"}, "search": (place,)}
+        environment = {"TMPDIR": place, "PIP_USE_PEP517": "1"} if sha256 else {"TMPDIR": place}
         words = ("download", "--no-deps", "--disable-pip-version-check", "-r", str(requirements), "-d", str(fetched))
-        with start_module("pip", *words, *kind, **options) as process:
+        search = (place,) if sha256 else ()
+        with start_module("pip", *words, *kind, search=search, env=environment, **TO_PIPES) as process:
             output = b"".join(process.communicate())
         if process.returncode != 0:
             raise _pip_error(output.decode(errors="replace"), package)

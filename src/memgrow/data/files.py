@@ -9,7 +9,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,32 +23,27 @@ BLOCK = 1 << 16  # bytes of standard input that are read at once
 
 PART_NAMES = {"train": "train", "test": "test", **dict.fromkeys(("validation", "valid", "val", "dev"), "validation")}
 SEPARATORS = "_-."  # between the name of a domain and that of a part
+UTF8 = "utf-8"
 DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
 
 PARQUET_BATCH = 256  # rows
 Row = tuple[int, Mapping[str, object]]  # line (of Parquet: row), and fields by column
-Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
+Reader = Callable[[Path, str], Iterator[Row]]  # a path and its encoding
 
 
-@dataclass(frozen=True)
-class FileFormat:
-    encoding: str = "utf-8"
-
-    def __post_init__(self) -> None:
-        try:
-            "".encode(self.encoding)
-        except (LookupError, ValueError):
-            raise SettingsError(f"there is no encoding {self.encoding!r}; try utf-8, latin-1 or cp1252") from None
+def check_encoding(encoding: str) -> None:
+    """Refuse the name of an encoding that there is not."""
+    try:
+        "".encode(encoding)
+    except (LookupError, ValueError):
+        raise SettingsError(f"there is no encoding {encoding!r}; try utf-8, latin-1 or cp1252") from None
 
 
-DEFAULT_FORMAT = FileFormat()
-
-
-def read_rows(path: Path, file_format: FileFormat = DEFAULT_FORMAT) -> Iterator[Row]:
+def read_rows(path: Path, encoding: str = UTF8) -> Iterator[Row]:
     """The rows of a file, read as its suffix says; a file without rows is an error."""
     empty = True
     with _reading(path):
-        for row in check_file(path)(path, file_format):
+        for row in check_file(path)(path, encoding):
             empty = False
             yield row
     if empty:
@@ -142,8 +136,8 @@ def parse_json(line: str, place: str) -> Any:
         raise DataError(f"{place} is not valid JSON ({error}); correct it") from None
 
 
-def _jsonl_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
-    for number, line in _text_lines(path, file_format.encoding):
+def _jsonl_rows(path: Path, encoding: str) -> Iterator[Row]:
+    for number, line in _text_lines(path, encoding):
         if line.strip():
             place = where(path, number)
             values = parse_json(line.rstrip(), place)
@@ -152,9 +146,9 @@ def _jsonl_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
             yield number, values
 
 
-def _csv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
+def _csv_rows(path: Path, encoding: str) -> Iterator[Row]:
     csv.field_size_limit(MAX_ROW)
-    lines = (line for _, line in _text_lines(path, file_format.encoding))
+    lines = (line for _, line in _text_lines(path, encoding))
     header = next(lines, "")
     delimiter = max(DELIMITERS, key=header.count)
     # Strict: otherwise a quote that is never closed takes the rest of the file.
@@ -172,8 +166,8 @@ def _csv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
     return _table(path, records())
 
 
-def _tsv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
-    lines = ((number, line.rstrip("\r\n")) for number, line in _text_lines(path, file_format.encoding))
+def _tsv_rows(path: Path, encoding: str) -> Iterator[Row]:
+    lines = ((number, line.rstrip("\r\n")) for number, line in _text_lines(path, encoding))
     return _table(path, ((number, line.split("\t") if line else []) for number, line in lines))
 
 
@@ -195,7 +189,7 @@ def _check_unique(place: str, names: Iterable[str]) -> None:
         raise DataError(f"{place} names the column {listed(twice)} more than once; rename one of them")
 
 
-def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
+def _parquet_rows(path: Path, _: str) -> Iterator[Row]:
     """Rows without their nested and binary columns, of which memgrow reads none."""
     try:
         import pyarrow
@@ -261,16 +255,14 @@ def line_chunks(file: IO[bytes], size: int = 1024) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def decode_lines(
-    lines: Iterable[bytes], file_format: FileFormat = DEFAULT_FORMAT, first: int = 1
-) -> Iterator[tuple[str, str]]:
+def decode_lines(lines: Iterable[bytes], encoding: str = UTF8, first: int = 1) -> Iterator[tuple[str, str]]:
     """Lines of standard input as (place, text without its end); `first` is the number of the first."""
     for number, raw in enumerate(lines, first):
         place = f"standard input, line {number}"
         try:
-            line = raw.decode(file_format.encoding)
+            line = raw.decode(encoding)
         except UnicodeError as error:
-            raise DataError(f"{place} is not {file_format.encoding} text; convert it first") from error
+            raise DataError(f"{place} is not {encoding} text; convert it first") from error
         yield place, (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
 
 

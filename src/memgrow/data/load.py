@@ -72,13 +72,14 @@ def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) ->
         raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
     if limit is None or len(examples) <= limit:
         return tuple(examples)
-    kept = sorted(range(len(examples)), key=lambda index: rank(seed, "\x1f".join(_fields(examples[index]))))[:limit]
+
+    def place(index: int) -> bytes:
+        one = examples[index]
+        fields = (*one.texts, one.label or "", *(() if one.reply is None else (one.reply,)))
+        return rank(seed, "\x1f".join(fields))
+
+    kept = sorted(range(len(examples)), key=place)[:limit]
     return tuple(examples[index] for index in sorted(kept))
-
-
-def _fields(example: Example) -> tuple[str, ...]:
-    fields = (*example.texts, example.label or "")
-    return fields if example.reply is None else (*fields, example.reply)
 
 
 Paths = str | Path | Iterable[str | Path]
@@ -113,14 +114,13 @@ def load_stream(
     domains: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
-    labelled: bool = True,
     skip_empty: bool = False,
 ) -> Loaded:
     """Files as domains in three parts, one domain a file or by the column `columns.by`; missing parts are drawn."""
     roles = {"data": paths, "validation": validation, "test": test, HELD_OUT: held_out}
     given = [(path, role) for role, some in roles.items() for path in _each(some)]
     _check_files([path for path, _ in given])
-    tables = [(read_file(path, columns, labelled, skip_empty), role) for path, role in given]
+    tables = [(read_file(path, columns, skip_empty), role) for path, role in given]
     return load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
 
 
@@ -150,7 +150,7 @@ def load_for_evaluation(
     """Files as test parts, whatever their names say; of a file with a split column its test rows."""
     files = _each(paths)
     _check_files(files)
-    tables = [(read_file(path, columns, True, skip_empty), "test") for path in files]
+    tables = [(read_file(path, columns, skip_empty), "test") for path in files]
     return load_tables(tables, columns, domains=domains, only_test=True)
 
 

@@ -1,16 +1,25 @@
-"""Rows as examples: those of files, and those that Python holds in dicts, tuples, frames and datasets."""
+"""Rows as examples: those of files, those that Python holds in dicts, frames and datasets, and texts to predict on."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, lru_cache
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from memgrow.data.disk import is_missing, kind_of, lone_surrogate, name_of, plain
 from memgrow.data.domain import Example, check_name
-from memgrow.data.files import DEFAULT_FORMAT, PART_NAMES, FileFormat, domain_and_part, read_rows, where
+from memgrow.data.files import (
+    PART_NAMES,
+    UTF8,
+    check_encoding,
+    decode_lines,
+    domain_and_part,
+    parse_json,
+    read_rows,
+    where,
+)
 from memgrow.errors import DataError, SettingsError, listed
 
 MESSAGES = ("message", "text", "prompt", "question", "query", "post", "context", "input")  # first match wins
@@ -18,6 +27,7 @@ REPLIES = ("response", "reply", "answer", "completion", "output")
 TEXTS: tuple[tuple[str, str | None], ...] = (("text", None), ("premise", "hypothesis"), ("sentence1", "sentence2"))
 LABELS = ("label", "gold_label")
 SPLIT = "split"
+Item = TypeVar("Item")
 ROLES = ("text", "pair", "label", "by", "group", "split", "reply")
 
 
@@ -33,9 +43,10 @@ class Columns:
     split: str | None = None
     reply: str | None = None
     labels: Mapping[object, str] | tuple[tuple[str, str], ...] = ()  # other names of labels, such as 5: positive
-    file_format: FileFormat = DEFAULT_FORMAT
+    encoding: str = UTF8
 
     def __post_init__(self) -> None:
+        check_encoding(self.encoding)
         pairs = self.labels.items() if isinstance(self.labels, Mapping) else self.labels
         named = [(name_of(old), name_of(new)) for old, new in pairs]
         if any(not name for pair in named for name in pair):
@@ -65,24 +76,15 @@ class Columns:
         found = self._with_reply(names, where, labelled) or self._with_label(names, where, labelled)
         return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
 
-    def unread_label(self, names: Collection[str]) -> str | None:
-        """A label column in a file that is read as messages and replies."""
-        taken = (self.text, self.reply, self.by, self.group, self.split)
-        return None if self.reply is None else _first_of(LABELS, names, taken)
-
     def _with_label(self, names: Collection[str], where: str, labelled: bool) -> "Columns":
-        found = self
-        if self.text is None:
-            texts = self._texts(names)
-            if texts is None:
+        text, pair, label = self.text, self.pair, self.label or _first_of(LABELS, names)
+        if text is None:
+            if (texts := self._texts(names)) is None:
                 raise DataError(f"{where} has no column for the text{_available(names)}: name it with --text")
-            found = replace(self, text=texts[0], pair=texts[1])
-        if found.label is None:
-            label = next((name for name in LABELS if name in names), None)
-            if labelled and label is None:
-                raise DataError(f"{where} has no column for the label{_available(names)}: name one with --label")
-            found = replace(found, label=label)
-        return found
+            text, pair = texts
+        if labelled and label is None:
+            raise DataError(f"{where} has no column for the label{_available(names)}: name one with --label")
+        return replace(self, text=text, pair=pair, label=label)
 
     def _with_reply(self, names: Collection[str], where: str, labelled: bool) -> "Columns | None":
         """Message and reply; None for a file with labels, which win beside a text or beside half a dialogue."""
@@ -93,7 +95,7 @@ class Columns:
         reply = self.reply or _first_of(REPLIES, names, taken)
         message = self.text or _first_of(MESSAGES, names, (*taken, reply))
         if self.reply is None:
-            texts, has_label = self._texts(names), any(name in names for name in LABELS)
+            texts, has_label = self._texts(names), _first_of(LABELS, names) is not None
             if self.text is not None or texts is not None:
                 is_dialogue = labelled and not has_label and reply is not None
             elif labelled:
@@ -126,15 +128,13 @@ def _available(names: Collection[str]) -> str:
     return f"; its columns are {listed(names) or 'none'}"
 
 
-def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None]) -> str | None:
+def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None] = ()) -> str | None:
     return next((name for name in usual if name in names and name not in taken), None)
 
 
 NO_GOLD_LABEL = "-"  # MultiNLI and SNLI mark pairs without an agreed label by it
 ROW_KINDS = "a row is a dict, a tuple (text, label) or (text, pair, label), or an Example"
 TUPLES: dict[int, tuple[str, ...]] = {2: ("text", "label"), 3: ("text", "pair", "label")}
-
-PlacedRow = tuple[str, Mapping[str, object]]  # "reviews.jsonl, line 7", and fields by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,19 +160,20 @@ class Table:
     warning: str | None = None  # of a label column that is not read
 
 
-def read_file(path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> Table:
+def read_file(path: Path, columns: Columns, skip_empty: bool = False) -> Table:
     """Read a file as a table. Rows without a gold label, and with `skip_empty` those without a text, are counted."""
     table = Table(path.name, *domain_and_part(path), columns)
-    rows = ((where(path, line), values) for line, values in read_rows(path, columns.file_format))
-    return _fill(table, rows, labelled, skip_empty)
+    rows = ((where(path, line), values) for line, values in read_rows(path, columns.encoding))
+    return _fill(table, rows, skip_empty)
 
 
-def _fill(table: Table, rows: Iterator[PlacedRow], labelled: bool = True, skip_empty: bool = False) -> Table:
+def _fill(table: Table, rows: Iterator[tuple[str, Mapping[str, object]]], skip_empty: bool) -> Table:
     columns = None
     for place, values in rows:
         if columns is None:
-            columns, given = table.columns.resolve(values, table.name, labelled), table.columns
-            if labelled and columns.reply and not given.reply and (unread := columns.unread_label(values)):
+            columns, given = table.columns.resolve(values, table.name), table.columns
+            taken = (columns.text, columns.reply, columns.by, columns.group, columns.split)
+            if columns.reply and not given.reply and (unread := _first_of(LABELS, values, taken)):
                 read = f"{columns.text} and {columns.reply} are taken for messages and replies"
                 table.warning = f"{table.name}: the labels (column {unread}) are not read: {read}; or give --label"
             table.columns = columns
@@ -180,12 +181,12 @@ def _fill(table: Table, rows: Iterator[PlacedRow], labelled: bool = True, skip_e
             raise DataError(f"{place} has a field {SPLIT!r}, but the rows before it have none; give it to all or none")
         if columns.labels:
             values = _rename_label(values, columns)
-        if labelled and columns.label and _stripped(values, columns.label) == NO_GOLD_LABEL:
+        if columns.label and _stripped(values, columns.label) == NO_GOLD_LABEL:
             table.left_out["without a gold label"] += 1
         elif skip_empty and "" in (_stripped(values, one) for one in columns.texts):
             table.left_out["with an empty text"] += 1
         else:
-            table.records.append(_record(values, columns, place, labelled))
+            table.records.append(_record(values, columns, place))
     if not table.records:
         raise DataError(f"every row of {table.name} is {' or '.join(table.left_out)}; give rows that can be used")
     return table
@@ -198,21 +199,20 @@ def _rename_label(values: Mapping[str, object], columns: Columns) -> Mapping[str
 
 
 def _stripped(values: Mapping[str, object], column: str) -> str:
-    """A string without the space around it; a missing value is empty, any other is its type."""
+    """A string without the space around it; a missing value is empty, any other its type."""
     value = values.get(column)
     return value.strip() if isinstance(value, str) else "" if is_missing(value) else type(value).__name__
 
 
-def _record(values: Mapping[str, object], columns: Columns, place: str, labelled: bool) -> Record:
-    example = example_of(values, columns, place, labelled)
-    part = None
+def _record(values: Mapping[str, object], columns: Columns, place: str) -> Record:
+    example, part = example_of(values, columns, place), None
     if columns.split:
-        name = _name(values, columns.split, place)
+        name = _field(values, columns.split, place, is_name=True)
         if (part := PART_NAMES.get(name.lower())) is None:
             wrong = f"{place}: the field {columns.split!r} is {name!r}, not one of {', '.join(PART_NAMES)}"
             raise DataError(f"{wrong}; correct it, or give {option('split')}")
-    group = _name(values, columns.group, place) if columns.group else example.text
-    by = _name(values, columns.by, place) if columns.by else None
+    group = _field(values, columns.group, place, is_name=True) if columns.group else example.text
+    by = _field(values, columns.by, place, is_name=True) if columns.by else None
     return Record(example, group, by, part)
 
 
@@ -221,38 +221,27 @@ def example_of(values: Mapping[str, object], columns: Columns, place: str, label
     assert columns.text is not None
     label = reply = None
     if columns.label and (labelled or _is_usable(name_of(values.get(columns.label)), NO_GOLD_LABEL)):
-        label = _name(values, columns.label, place)
+        label = _field(values, columns.label, place, is_name=True)
     if columns.reply and (labelled or _is_usable(values.get(columns.reply))):
-        reply = _text(values, columns.reply, place)
-    pair = _text(values, columns.pair, place) if columns.pair else None
-    return Example(_text(values, columns.text, place), pair, label, place, reply)
+        reply = _field(values, columns.reply, place)
+    pair = _field(values, columns.pair, place) if columns.pair else None
+    return Example(_field(values, columns.text, place), pair, label, place, reply)
 
 
 def _is_usable(value: object, no_value: str = "") -> bool:
     return isinstance(value, str) and value.strip() not in ("", no_value) and lone_surrogate(value) is None
 
 
-def _text(values: Mapping[str, object], column: str, place: str) -> str:
-    value = _value(values, column, place)
-    if not isinstance(value, str):
-        raise DataError(f"{place}: the field {column!r} is {kind_of(value)}, but a text must be a string")
-    return check_text(value, f"{place}: the field {column!r}")
-
-
-def _name(values: Mapping[str, object], column: str, place: str) -> str:
-    """A label, or the name of a domain, group or part."""
-    value = _value(values, column, place)
-    name = name_of(value)
-    if name is None:
-        raise DataError(f"{place}: the field {column!r} is {kind_of(value)}, but must be a string, an int or a bool")
-    return check_text(name.strip(), f"{place}: the field {column!r}")
-
-
-def _value(values: Mapping[str, object], column: str, place: str) -> object:
+def _field(values: Mapping[str, object], column: str, place: str, is_name: bool = False) -> str:
+    """A text, or the name of a label, domain, group or part, which may be a number."""
     value = values.get(column)
     if value is None or (type(value) is not str and is_missing(value)):
         raise DataError(f"{place} has no value for the field {column!r}; fill it in or remove the row")
-    return value
+    found = name_of(value) if is_name else value
+    if not isinstance(found, str):
+        wanted = "a string, an int or a bool" if is_name else "a string"
+        raise DataError(f"{place}: the field {column!r} is {kind_of(value)}, but must be {wanted}")
+    return check_text(found.strip() if is_name else found, f"{place}: the field {column!r}")
 
 
 def check_text(value: str, place: str) -> str:
@@ -271,12 +260,11 @@ def read_python_rows(name: str, role: str, rows: object, columns: Columns, skip_
     given = iter(iterate_rows(rows, called))
     if (first := next(given, None)) is None:
         raise DataError(f"{called} is empty: it has no rows; give at least one")
-    _, roles = _values(first, f"{called}, row 1")
-    known: dict[str, Any] = {role: role for role in roles}
+    known: dict[str, Any] = {role: role for role in _values(first, f"{called}, row 1")[1]}
     numbered = enumerate(chain([first], given), 1)
     placed = ((getattr(row, "where", "") or f"{called}, row {number}", row) for number, row in numbered)
     fields = ((place, _values(row, place)[0]) for place, row in placed)
-    return _fill(Table(called, name, None, replace(columns, **known)), fields, skip_empty=skip_empty)
+    return _fill(Table(called, name, None, replace(columns, **known)), fields, skip_empty)
 
 
 def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
@@ -345,3 +333,79 @@ def splits_of(rows: object, name: str) -> dict[str, object]:
     if "train" not in found:
         raise DataError(f"{name} has no split called train, but {listed(map(str, rows))}; give the rows to learn from")
     return {"data": found.pop("train"), **found}
+
+
+# Texts to predict on
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An example to predict on, all fields of its row, and which of these hold its texts."""
+
+    example: Example
+    fields: Mapping[str, object]  # none of a plain text
+    text_columns: tuple[str | None, ...] = ()
+
+
+def inputs_from_file(path: str | Path, columns: Columns = DEFAULT_COLUMNS) -> Iterator[Input]:
+    """One input for each row of a file; a label or a reply is read where there is one."""
+    path, found = Path(path), None
+    columns = replace(columns, by=None, group=None, split=None)
+    for line, values in read_rows(path, columns.encoding):
+        found = found or columns.resolve(values, path.name, labelled=False)
+        yield Input(example_of(values, found, where(path, line), labelled=False), values, (found.text, found.pair))
+
+
+def inputs_from_arguments(texts: Sequence[str], task: str | None) -> list[Input]:
+    """One input for each text, or for each two of them for a model of pairs."""
+    checked = [check_text(text, f"text {number}") for number, text in enumerate(texts, 1)]
+    if task != "pair":
+        return [Input(Example(text), {}) for text in checked]
+    if len(texts) % 2:
+        raise SettingsError(f"this model reads pairs: give two texts for each answer, not {len(texts)} in all")
+    return [Input(Example(first, second), {}) for first, second in zip(checked[::2], checked[1::2], strict=True)]
+
+
+def inputs_from_lines(chunks: Iterable[list[bytes]], columns: Columns, task: str | None) -> Iterator[list[Input]]:
+    """One input for each line of `line_chunks`: a JSON object, or a plain text (of a pair, two with a tab between)."""
+    first = 1
+    for lines in chunks:
+        inputs = []
+        for place, line in decode_lines(lines, columns.encoding, first):
+            # Skipping an empty line would misalign the answers.
+            check_text(line, place)
+            value = parse_json(line, place) if line.startswith("{") else line
+            inputs.append(input_of(value, task, place, columns))
+        first += len(lines)
+        yield inputs
+
+
+def input_of(
+    value: str | Mapping[str, object], task: str | None, place: str, columns: Columns = DEFAULT_COLUMNS
+) -> Input:
+    """The input in a plain text (of a pair, two with a tab between), or in an object with the usual fields."""
+    if not isinstance(value, str):
+        try:
+            found = _resolve(columns, tuple(value))
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from None
+        return Input(example_of(value, found, place, labelled=False), value, (found.text, found.pair))
+    check_text(value, place)
+    if task != "pair":
+        return Input(Example(value, where=place), {})
+    first, _, second = value.partition("\t")
+    if not (first.strip() and second.strip()):
+        raise DataError(f"{place}: this model reads pairs; put a tab between the two texts")
+    return Input(Example(first, second, where=place), {})
+
+
+@lru_cache(maxsize=64)  # clients of a service send the same columns each time
+def _resolve(columns: Columns, names: tuple[str, ...]) -> Columns:
+    return replace(columns.resolve(names, "this row", labelled=False), label=None, reply=None)
+
+
+def in_chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most `size` items, each as soon as it is full."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk

@@ -36,15 +36,14 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Numbers in a row, rows (if there is a header), and whether the file is binary."""
+    """Numbers in a row and, if there is a header, the number of rows."""
 
     size: int
-    count: int | None
-    binary: bool
+    count: int | None = None
 
 
 def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
-    """The vectors of words as written, lower-cased or capitalized, in a text or .bin file, plain or .gz."""
+    """The vectors of words as written, lower-cased or capitalized, in a text file, plain or .gz."""
     path = Path(path)
     layout = detect(path)
     wanted: dict[str, list[tuple[int, str]]] = {}  # spelling in the file: words it serves, and how well (0 is best)
@@ -54,7 +53,7 @@ def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
     rows: dict[str, Row] = {}
     ranks: dict[str, int] = {}
     with _opened(path) as file:
-        for place, spelling, numbers in (_binary_rows if layout.binary else _text_rows)(file, layout, path):
+        for place, spelling, numbers in _text_rows(file, layout, path):
             served = wanted.get(spelling, ())
             better = {word: rank for rank, word in served if word not in ranks or rank < ranks[word]}
             if better:
@@ -77,20 +76,21 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def detect(path: Path) -> Layout:
     """The layout of a vector file, from its name and its header or first row."""
+    if path.name.lower().removesuffix(".gz").endswith(".bin"):
+        raise DataError(f"{path} is binary: save it as text (in gensim: KeyedVectors.save_word2vec_format)")
     with _opened(path) as file:
         first = file.readline(MAX_LINE)
-    binary = path.name.lower().removesuffix(".gz").endswith(".bin")
     if header := HEADER.fullmatch(first):
         count, size = map(int, header.groups())
         if not (count and 0 < size <= MAX_SIZE):
             raise DataError(f"{path}, line 1 promises {count} vectors of {size} numbers; give a file that holds some")
-        return Layout(size, count, binary)
+        return Layout(size, count)
     fields = first.split()
     size = next((i for i, field in enumerate(reversed(fields)) if not _is_number(field)), len(fields))
     size = min(size, len(fields) - 1)  # the first field is the word, even where the word is a number
-    if binary or not 0 < size <= MAX_SIZE:
+    if not 0 < size <= MAX_SIZE:
         raise DataError(f"{path} is not a vector file: line 1 is neither a word with numbers nor a word2vec header")
-    return Layout(size, None, binary=False)
+    return Layout(size)
 
 
 def _is_number(field: bytes) -> bool:
@@ -102,7 +102,7 @@ def _is_number(field: bytes) -> bool:
 
 
 def _text_rows(file: IO[bytes], layout: Layout, path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """The rows of a text file as (place, word, numbers), each checked for its number of fields."""
+    """The rows as (place, word, numbers), each checked for its number of fields."""
     rows, number = 0, 0
     while line := file.readline(MAX_LINE):
         number += 1
@@ -127,29 +127,11 @@ def _text_rows(file: IO[bytes], layout: Layout, path: Path) -> Iterator[tuple[st
         raise DataError(f"{path} promises {layout.count} rows but ends after {rows}; it is cut off: get it again")
 
 
-def _binary_rows(file: IO[bytes], layout: Layout, path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """The rows of a word2vec binary file, as many as its header promises."""
-    file.readline(MAX_LINE)
-    width = 4 * layout.size
-    buffer, start = b"", 0
-    for row in range(1, (layout.count or 0) + 1):
-        while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + width:
-            chunk = file.read(BUFFER)
-            if not chunk or (space < 0 and len(buffer) - start > MAX_LINE):
-                raise DataError(f"{path} ends inside row {row} of {layout.count}; it is cut off: get it again")
-            buffer, start = buffer[start:] + chunk, 0
-        end = space + 1 + width
-        word = buffer[start:space].lstrip(b"\r\n").decode(errors="replace")
-        yield f"{path}, row {row}", word, buffer[space + 1 : end]
-        start = end
-
-
 def _parse(numbers: bytes, layout: Layout, place: str) -> Row:
     try:
-        row = np.frombuffer(numbers, "<f4") if layout.binary else np.array(list(map(float, numbers.split())))
+        row = np.array(list(map(float, numbers.split())), np.float32)
     except ValueError as error:
         raise DataError(f"{place} holds something that is not a number; repair or remove it") from error
-    row = row.astype(np.float32)
     if len(row) != layout.size or not np.isfinite(row).all():
         raise DataError(f"{place} does not have {layout.size} finite numbers; repair or remove it")
     row.flags.writeable = False  # spellings share a row

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memgrow.data import Example
-from memgrow.data.inputs import input_of
+from memgrow.data.rows import input_of
 from memgrow.errors import DataError, listed
 from memgrow.serve.settings import ServeSettings
 from memgrow.training.checks import check_examples
