@@ -45,8 +45,7 @@ from memgrow.training.checks import (
     labels_in,
     weak_scores,
 )
-from memgrow.training.progress import Progress, find_progress, warn
-from memgrow.training.resume import ResumeFolder
+from memgrow.training.progress import Progress, ResumeFolder, find_progress, warn
 from memgrow.training.settings import (
     LearnerConfig,
     LearnerState,

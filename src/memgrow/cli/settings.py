@@ -17,7 +17,7 @@ from memgrow.data.vectors import detect
 from memgrow.errors import SettingsError, listed, quoted
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import PretrainedSettings
-from memgrow.models.settings import RECURRENT_ONLY
+from memgrow.models.base import RECURRENT_ONLY
 from memgrow.nn import LAYERS
 from memgrow.nn.device import find_device
 from memgrow.training.settings import Defaults, TrainingSettings, defaults_for, defaults_for_new

@@ -16,9 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from memgrow.data.batches import Encoded, by_length, collate, token_mask
 from memgrow.data.disk import stored_shapes
 from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
-from memgrow.models.base import Encoder
+from memgrow.models.base import Encoder, PretrainedSettings
 from memgrow.models.hub import WORKS, EncoderFiles, encoders_extra, unfit
-from memgrow.models.settings import PretrainedSettings
 from memgrow.models.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
 from memgrow.nn.device import multiplies_bfloat16

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn.bank import MemoryBank
-from memgrow.nn.growth import Draw, GrowingModule, Growth
+from memgrow.nn.bank import Draw, GrowingModule, Growth, MemoryBank
 
 MEMORY_KINDS = ("slots", "fixed-keys", "adapter")
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread

@@ -25,8 +25,7 @@ from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
 from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
 from memgrow.training.loop import TrainResult, swapped, train
-from memgrow.training.progress import Progress, Step
-from memgrow.training.resume import ResumeFolder
+from memgrow.training.progress import Progress, ResumeFolder, Step
 from memgrow.training.settings import LearnerConfig, LearnerState
 
 ROUNDING = 1e-9  # accuracies are shares of whole numbers
