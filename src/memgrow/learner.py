@@ -258,8 +258,7 @@ class Learner:
                 f"{spec.name} needs statistics of every domain, and {', '.join(self.history.domains)} were learned "
                 f"with {self.method.name}: start a new model with {spec.name}"
             )
-        memory = self.model.memory if isinstance(self.model, Classifier) else None
-        if memory is not None and memory.routes and not spec.keeps_memory:
+        if self.state.memory is not None and self.state.memory.routes and not spec.keeps_memory:
             raise SettingsError(f"{spec.name} would drop this model's domain memory: use {spec.name}+memory")
         self.config = replace(self.config, method=spec, options=options)
         self.state = replace(self.state, method_state=method_state)
@@ -276,13 +275,13 @@ class Learner:
 
     def export_domain(self, name: str, path: str | Path) -> None:
         """Write an independent domain as a file."""
-        from memgrow.storage.domain_file import export_domain
+        from memgrow.training.independent import export_domain
 
         export_domain(self.config, self.state, name, path)
 
     def import_domain(self, path: str | Path) -> str:
         """Take in an independent domain that a model with the same encoder exported; returns its name."""
-        from memgrow.storage.domain_file import import_domain
+        from memgrow.training.independent import import_domain
 
         self.state, name = import_domain(self.config, self.state, path)
         return name

@@ -17,10 +17,9 @@ from memgrow.methods.average import Figure, choose_share, move_back
 from memgrow.methods.base import old_part
 from memgrow.methods.distill import Distillation
 from memgrow.methods.ema import EMA
-from memgrow.methods.ewc import EWC, fisher_diagonal
+from memgrow.methods.ewc import EWC, ModeIMM, fisher_diagonal
 from memgrow.methods.gem import correction
 from memgrow.methods.icarl import herd
-from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import AdditionHook
 from memgrow.methods.rehearsal import draw_balanced, pack_rows, unpack_rows
 from memgrow.methods.ridge import Ridge, Sums, choose_penalty, solve

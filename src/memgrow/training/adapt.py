@@ -67,13 +67,12 @@ def _adapt_alone(
     before = _scores_to_keep(config, state, tested, options)
     own = tuple(sorted({label for domain in stage.domains for label in domain.labels}))
     empty = LearnerState(stage.task, None, None, Vocabulary(), config.method.create(config.options), History())
-    memory = state.model.memory if isinstance(state.model, Classifier) else None
     learned, record = _adapt(
         replace(config, seed=derive(config.seed, "domain", stage.name)),
         empty,
         replace(stage, labels=own, new_labels=own),
         resume,
-        replace(options, watch=(), max_forgetting=None, base=memory.base if memory is not None else None),
+        replace(options, watch=(), max_forgetting=None, base=state.memory.base if state.memory else None),
     )
     next_state = assemble(config, learned, [*parts_of(state), *parts_of(learned)])
     scores = {name: next_state.score(config, domain) for name, domain in tested.items()}
