@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from memgrow.data.disk import take_plain_values
 from memgrow.errors import ModelError, SettingsError
-from memgrow.nn import LAYERS, MEMORY_KINDS
+from memgrow.nn import LAYERS
 
 if TYPE_CHECKING:
     from memgrow.models.hub import EncoderFiles
@@ -86,7 +86,7 @@ class PretrainedSettings(ModelSettings):
     dropout: float = 0.1  # within the encoder and on its vectors
     pairs: str = "one"  # a pair is read as one text, with the tokenizer's separator, or as two texts
     memory_layers: str | int = "auto"  # layers followed by a memory, from 1 on: 3,5; auto: the middle, the last but one
-    memory: str = "slots"  # how it is read: slots, or one of the controls, fixed-keys and adapter
+    memory: str = "slots"  # how it is read: the only way since 1.0
     key_size: int = 64
     best: int = 16  # slots of a domain that a token reads at most
     precision: str = "auto"  # of matrix products: float32, bfloat16; auto: bfloat16 if the processor multiplies it
@@ -100,7 +100,7 @@ class PretrainedSettings(ModelSettings):
         "pooling": ("mean", "first"),
         "pairs": ("one", "two"),
         "precision": ("auto", "float32", "bfloat16"),
-        "memory": MEMORY_KINDS,
+        "memory": ("slots",),
     }
     _at_least_one: ClassVar[tuple[str, ...]] = ("best",)
 
@@ -230,10 +230,6 @@ class Encoder(WithoutExtraState, ABC):
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         """Those that were trained before the first domain."""
-        return ()
-
-    def untrained_parameters(self) -> Iterable[nn.Parameter]:
-        """Those that never train, whatever the method: fixed keys of a memory."""
         return ()
 
 

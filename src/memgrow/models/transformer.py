@@ -66,8 +66,7 @@ class PretrainedEncoder(Encoder):
         if positions[-1] >= len(layers):
             raise SettingsError(f"memory_layers {settings.memory_layers!r}: {self.files.name} has {len(layers)} layers")
         self.memory_layers = tuple(position + 1 for position in positions)  # counted from 1
-        options: dict[str, Any] = {"key_size": settings.key_size, "best": settings.best, "kind": settings.memory}
-        memories = [ResidualMemory(self.width, **options) for _ in positions]
+        memories = [ResidualMemory(self.width, key_size=settings.key_size, best=settings.best) for _ in positions]
         self.memories = cast(list[ResidualMemory], nn.ModuleList(memories))
         self._hooks = [_MemoryHook(memory) for memory in self.memories]
         for position, hook in zip(positions, self._hooks, strict=True):
@@ -251,9 +250,6 @@ class PretrainedEncoder(Encoder):
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         return self.backbone.parameters()
-
-    def untrained_parameters(self) -> Iterable[nn.Parameter]:
-        return [parameter for memory in self.memories for parameter in memory.untrained_parameters()]
 
 
 class _MemoryHook:

@@ -2,11 +2,10 @@
 
 from memgrow.nn.bank import Growth, MemoryBank, Segment, count_parameters, matching_hidden
 from memgrow.nn.recurrent import LAYERS, MemoryGRU, MemoryLSTM, MemoryRecurrent, MemoryRNN
-from memgrow.nn.residual_memory import MEMORY_KINDS, ResidualMemory
+from memgrow.nn.residual_memory import ResidualMemory
 
 __all__ = [
     "LAYERS",
-    "MEMORY_KINDS",
     "Growth",
     "MemoryBank",
     "MemoryGRU",
