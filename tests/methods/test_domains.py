@@ -60,11 +60,13 @@ def three(tiny: Path) -> Learner:
 
 
 @pytest.mark.parametrize("method", ["lora+memory", "finetune+ema+memory"])
-def test_a_model_without_a_removed_domain_is_one_that_never_saw_it(tiny: Path, tmp_path: Path, method: str) -> None:
+def test_a_model_without_a_removed_domain_is_one_that_never_saw_it(
+    tiny: Path, three: Learner, tmp_path: Path, method: str
+) -> None:
     domains = list(stream())
-    learner = learned(tiny, method, domains)
+    learner = three if method == "lora+memory" else learned(tiny, method, domains)
     learner.save(tmp_path / "all")
-    for number, domain in enumerate(domains):
+    for number, domain in enumerate(domains if learner is three else domains[:1]):
         rest = [one for one in domains if one is not domain]
         never = learned(tiny, method, rest)
         removed = Learner.load(tmp_path / "all")

@@ -14,9 +14,8 @@ from memgrow.models.generate import generate
 WORDS = 13
 KINDS = {
     "gru": {"cell": "gru", "bidirectional": False},
-    "plain gru": {"cell": "gru", "slots": 0},
     "lstm, two layers": {"cell": "lstm", "layers": 2, "slot_size": 3},
-    "tied rnn": {"cell": "rnn", "bidirectional": False, "tied": True},
+    "tied rnn, plain": {"cell": "rnn", "bidirectional": False, "tied": True, "slots": 0},
 }
 SETTINGS = {"greedy": {}, "beam": {"beam": 4}}
 
