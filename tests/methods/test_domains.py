@@ -150,9 +150,9 @@ def test_a_domain_that_does_not_fit_is_refused_and_nothing_changes(
             learner.import_domain(path)
         assert "\n" not in str(error.value)
         assert learner.state is before
-    from memgrow.training import independent as domain_file  # a file whose checksum is right may still not fit
+    from memgrow.training import independent  # a file whose checksum is right may still not fit
 
-    monkeypatch.setattr(domain_file, "_digest", lambda about, tensors: json.loads(about_of)["sha256"])
+    monkeypatch.setattr(independent, "_digest", lambda about, tensors: json.loads(about_of)["sha256"])
     about_of = about["memgrow"]
     heads = [one for one in tensors if one.startswith("heads.") and one.endswith("weight")]
     for changed in (

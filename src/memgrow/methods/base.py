@@ -50,12 +50,8 @@ class Trainable:
 
     def count(self, model: nn.Module) -> int:
         """Number of trainable weights."""
-        count = 0
-        for name, parameter in model.named_parameters():
-            if name in self.rows_from and parameter.numel():
-                dim, first = self.rows_from[name]
-                count += parameter.numel() // parameter.shape[dim] * (parameter.shape[dim] - first)
-        return count
+        trained = [(one, *self.rows_from[name]) for name, one in model.named_parameters() if name in self.rows_from]
+        return sum(one.numel() // one.shape[dim] * (one.shape[dim] - first) for one, dim, first in trained if len(one))
 
 
 @dataclass(frozen=True)
