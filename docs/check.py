@@ -27,7 +27,7 @@ from memgrow.methods import (  # noqa: E402
     find_method,
 )
 from memgrow.models import PretrainedSettings  # noqa: E402
-from memgrow.models.settings import RECURRENT_ONLY  # noqa: E402
+from memgrow.models.base import RECURRENT_ONLY  # noqa: E402
 from memgrow.training.settings import defaults_for  # noqa: E402
 
 FENCE = re.compile(r"^```([\w ]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)

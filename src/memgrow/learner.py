@@ -44,8 +44,7 @@ from memgrow.training.checks import (
     labels_in,
     weak_scores,
 )
-from memgrow.training.progress import Progress, find_progress, warn
-from memgrow.training.resume import ResumeFolder
+from memgrow.training.progress import Progress, ResumeFolder, find_progress, warn
 from memgrow.training.settings import (
     LearnerConfig,
     LearnerState,
@@ -258,8 +257,7 @@ class Learner:
                 f"{spec.name} needs statistics of every domain, and {', '.join(self.history.domains)} were learned "
                 f"with {self.method.name}: start a new model with {spec.name}"
             )
-        memory = self.model.memory if isinstance(self.model, Classifier) else None
-        if memory is not None and memory.routes and not spec.keeps_memory:
+        if self.state.memory is not None and self.state.memory.routes and not spec.keeps_memory:
             raise SettingsError(f"{spec.name} would drop this model's domain memory: use {spec.name}+memory")
         self.config = replace(self.config, method=spec, options=options)
         self.state = replace(self.state, method_state=method_state)
@@ -276,13 +274,13 @@ class Learner:
 
     def export_domain(self, name: str, path: str | Path) -> None:
         """Write an independent domain as a file."""
-        from memgrow.storage.domain_file import export_domain
+        from memgrow.training.independent import export_domain
 
         export_domain(self.config, self.state, name, path)
 
     def import_domain(self, path: str | Path) -> str:
         """Take in an independent domain that a model with the same encoder exported; returns its name."""
-        from memgrow.storage.domain_file import import_domain
+        from memgrow.training.independent import import_domain
 
         self.state, name = import_domain(self.config, self.state, path)
         return name
@@ -318,9 +316,8 @@ class Learner:
 
     def _predict(self, texts: Sequence[Text], domain: str | None = None) -> list[Prediction]:
         self.classifier()
-        _check_list(texts, "predict")
+        examples = _as_examples(texts, "predict")
         config, state = self.config, self.state  # once: another thread may adapt meanwhile
-        examples = [_as_example(text, number) for number, text in enumerate(texts, 1)]
         check_examples(examples, state.task or "", None)
         data = state.encode(config, examples)
         labels = state.labels or ()
@@ -347,9 +344,8 @@ class Learner:
     ) -> list[Answer]:
         """A reply to each message, by beam search or, with a temperature, by sampling."""
         model = self.responder()
-        _check_list(messages, "reply")
-        examples = [_as_example(message, number) for number, message in enumerate(messages, 1)]
-        data = self.encode([Example(example.text, where=example.where) for example in examples], labeled=False)
+        examples = [Example(one.text, where=one.where) for one in _as_examples(messages, "reply")]
+        data = self.encode(examples, labeled=False)
         generator = torch.Generator().manual_seed(derive(seed, "replies"))
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}
         with self.suited_threads():
@@ -362,8 +358,7 @@ class Learner:
         """For each text, how probable each entry of the domain memory is; see `read_entries` for what answers."""
         if (memory := self.classifier().memory) is None:
             raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
-        _check_list(texts, "route")
-        data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labeled=False)
+        data = self.encode(_as_examples(texts, "route"), labeled=False)
         return [dict(zip(memory.names, row, strict=True)) for row in memory.scores(data).exp().tolist()]
 
     @torch.no_grad()
@@ -385,8 +380,7 @@ class Learner:
 
     def unknown_words(self, texts: Iterable[Text]) -> float:
         """The share of words that the model does not know; 0 with a pretrained encoder, which has word pieces."""
-        _check_list(texts, "unknown_words")
-        return self.count_unknown([_as_example(text, number) for number, text in enumerate(texts, 1)]).share
+        return self.count_unknown(_as_examples(texts, "unknown_words")).share
 
     def count_unknown(self, examples: Sequence[Example]) -> UnknownWords:
         """Number of words, and of unknown words, in these examples."""
@@ -401,9 +395,8 @@ class Learner:
         """Accuracy on one split of each domain; for replies, 1 / perplexity."""
         model = self.trained()
         given = [domains] if isinstance(domains, Domain) else list(domains)
-        for one in given:
-            if not isinstance(one, Domain):
-                raise DataError(f"evaluate takes domains, not {kind_of(one)}: Domain.from_rows makes one")
+        if wrong := [one for one in given if not isinstance(one, Domain)]:
+            raise DataError(f"evaluate takes domains, not {kind_of(wrong[0])}: Domain.from_rows makes one")
         with self.suited_threads():
             return {domain.name: model.score(self.split(domain, split)) for domain in given}
 
@@ -614,11 +607,12 @@ def _as_example(text: Text, number: int = 1) -> Example:
     return Example(text, where=f"text {number}")
 
 
-def _check_list(texts: object, name: str) -> None:
-    """Refuse a single text where several are expected: it would be read letter by letter."""
+def _as_examples(texts: object, name: str) -> list[Example]:
+    """A list of texts as examples. A single text is refused: it would be read letter by letter."""
     if isinstance(texts, str | Example | Mapping) or is_frame(texts) or not isinstance(texts, Iterable):
         what = "a frame: pass one of its columns" if is_frame(texts) else f"{kind_of(texts)}: write {name}([text])"
         raise DataError(f"{name} takes a list of texts, not {what}")
+    return [_as_example(text, number) for number, text in enumerate(texts, 1)]
 
 
 def _holding(folder: str | Path | None) -> AbstractContextManager[Any]:

@@ -9,7 +9,7 @@ import torch
 from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.models.settings import PretrainedSettings
+from memgrow.models.base import PretrainedSettings
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

@@ -14,7 +14,7 @@ from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings, domain_memory
+from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings, domain_memory, rebuild
 from memgrow.models.domain_memory import DomainMemory, Entry, carried_over
 from memgrow.models.router import BUCKETS, LEAST_GROUP, LEAST_TEXTS, gaussian_key, private_key, token_counts
 from memgrow.storage.export import export_huggingface, export_onnx
@@ -43,6 +43,28 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_encoder(tmp_path_factory.mktemp("memory") / "encoder")
 
 
+@pytest.fixture(scope="module")
+def words() -> Learner:
+    """A recurrent network that has learned three domains; not to be changed."""
+    learner = create("finetune+vocab+memory")
+    learner.learn(stream())
+    return learner
+
+
+@pytest.fixture(scope="module")
+def vectors(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Learner:
+    """An encoder that has learned and saved two domains; not to be changed."""
+    learner = create("finetune+memory", tiny)
+    learner.learn(stream(2), folder=tmp_path_factory.mktemp("vectors") / "model")
+    return learner
+
+
+def memory_of(learner: Learner) -> DomainMemory:
+    memory = learner.classifier().memory
+    assert memory is not None
+    return memory
+
+
 def word_table(model: Classifier) -> torch.nn.Parameter:
     return cast(PretrainedEncoder, model.encoder).word_table
 
@@ -59,6 +81,7 @@ def entry_logits(learner: Learner, domain: Domain) -> torch.Tensor:
 @pytest.mark.parametrize("method", ["finetune+memory", "F+V+R", "finetune+slots+vocab+memory", "ewc+memory"])
 def test_an_entry_answers_as_the_model_did_when_it_had_learned_the_domain(method: str) -> None:
     learner, found = create(method), {}
+    learner.use(method, replace(learner.options, fisher_examples=5))
     for domain in stream():
         learner.adapt(domain)
         found[domain.name] = own_logits(learner, domain)
@@ -98,19 +121,15 @@ def test_a_memory_is_saved_loaded_extended_and_undone(tmp_path: Path, tiny: Path
     assert loaded.route(domains[0].test) == learner.route(domains[0].test)
     assert [loaded.predict(domain.test) for domain in domains[:2]] == before
     loaded.adapt(domains[2], folder=tmp_path / "model")
-    memory = Learner.load(tmp_path / "model").classifier().memory
-    assert memory is not None
-    assert memory.names == [domain.name for domain in domains]
+    assert memory_of(Learner.load(tmp_path / "model")).names == [domain.name for domain in domains]
     undo(tmp_path / "model")
     again = Learner.load(tmp_path / "model")
     assert [again.predict(domain.test) for domain in domains[:2]] == before
 
 
-def test_texts_of_domains_with_other_words_read_their_own_entry() -> None:
-    learner, domains = create("finetune+vocab+memory"), stream()
-    learner.learn(domains)
-    for domain in domains:
-        routes = learner.route(domain.test)
+def test_texts_of_domains_with_other_words_read_their_own_entry(words: Learner) -> None:
+    for domain in stream():
+        routes = words.route(domain.test)
         assert sum(max(route, key=route.__getitem__) == domain.name for route in routes) >= 0.9 * len(routes)
         assert all(sum(route.values()) == pytest.approx(1) for route in routes)
 
@@ -125,30 +144,25 @@ def test_an_entry_predicts_the_labels_of_its_domain_alone() -> None:
         assert {learner.labels[index] for index in predicted.tolist()} <= set(domain.labels)  # type: ignore[index]
 
 
-def test_rare_tokens_and_repeated_texts_leave_no_trace_in_a_key() -> None:
-    learner = create("finetune+memory")
-    domain = stream(1)[0]
-    learner.adapt(domain)
-    data = learner.encode(domain.train)
+def test_rare_tokens_and_repeated_texts_leave_no_trace_in_a_key(words: Learner) -> None:
+    data = words.encode(stream()[0].train)
     counts = token_counts(data)
     assert counts[counts > 0].min() >= LEAST_TEXTS
     repeated = data.some([*range(len(data)), *[0] * 50])
     assert torch.equal(token_counts(repeated), counts)
 
 
-def test_what_a_memory_does_not_go_with_is_refused(tiny: Path, tmp_path: Path) -> None:
+def test_what_a_memory_does_not_go_with_is_refused(vectors: Learner, tmp_path: Path) -> None:
     domains = stream(2)
     plain = create("finetune")
     plain.adapt(domains[0])
     plain.use("finetune+memory")
     with pytest.raises(SettingsError, match="without one"):
         plain.adapt(domains[1])
-    learner = create("finetune+memory", tiny)
-    learner.learn(domains)
     with pytest.raises(SettingsError, match=r"finetune\+memory"):
-        learner.use("finetune")
+        vectors.use("finetune")
     with pytest.raises(ModelError, match="domain memory"):
-        export_onnx(learner, tmp_path / "onnx")
+        export_onnx(vectors, tmp_path / "onnx")
     with pytest.raises(ModelError, match="no domain memory"):
         plain.route(domains[0].test)
     for name in ("multi-task+memory", "ridge+memory", "progressive+memory"):
@@ -167,12 +181,8 @@ def test_a_hub_folder_holds_the_memory(tmp_path: Path, tiny: Path, independent: 
 
 
 @pytest.mark.parametrize("change", ["no key", "no entry", "other size"])
-def test_a_damaged_memory_is_refused(tmp_path: Path, change: str) -> None:
-    from memgrow.models import rebuild
-
-    learner = create("finetune+vocab+memory")
-    learner.learn(stream(2))
-    model = learner.classifier()
+def test_a_damaged_memory_is_refused(words: Learner, change: str) -> None:
+    model = words.classifier()
     shape = model.shape()
     entries = shape["domain_memory"]["entries"]
     if change == "no key":
@@ -227,15 +237,11 @@ def test_an_entry_answers_if_a_later_domain_conflicts_or_lacks_its_labels(shares
     assert readers("conflict")[0] == readers("mean")[0] == (0,)
 
 
-def test_unsure_texts_read_the_mean_of_entry_and_newest_where_nothing_conflicts(monkeypatch) -> None:
-    learner, domains = create("finetune+vocab+memory"), stream(2)
-    learner.use("finetune+vocab+memory", replace(learner.options, read_entries="mean"))
-    learner.learn(domains)
-    model = learner.classifier()
-    assert model.memory is not None
-    model.memory = DomainMemory([replace(one, carried=1.0) for one in model.memory.entries()], None, "mean")
+def test_unsure_texts_read_the_mean_of_entry_and_newest_where_nothing_conflicts(words: Learner, monkeypatch) -> None:
+    model, domains = copy.deepcopy(words.classifier()), stream()
+    model.memory = DomainMemory([replace(one, carried=1.0) for one in memory_of(words).entries()], None, "mean")
     for domain in domains:
-        data = learner.split(domain, "test")
+        data = words.split(domain, "test")
         chosen = model.memory.scores(data).argmax(-1)
         own = torch.stack([model.logits(data, one.name).softmax(-1) for one in domains])[chosen, range(len(data))]
         newest = model.plain_logits(data).softmax(-1)
@@ -253,23 +259,18 @@ def test_texts_on_an_encoder_read_the_mean_and_pairs_where_domains_conflict(tiny
         learner = create("finetune+memory", encoder)
         learner.use("finetune+memory", MethodSettings())
         learner.adapt(domain)
-        memory = learner.classifier().memory
-        assert memory is not None
-        assert memory.read == read
+        assert memory_of(learner).read == read
 
 
-def test_versions_share_the_file_of_the_encoder_that_routes(tmp_path: Path, tiny: Path) -> None:
-    learner = create("finetune+memory", tiny)
-    learner.learn(stream(2), folder=tmp_path / "model")
-    files = list((tmp_path / "model" / "versions").glob("*/router.safetensors"))
+def test_versions_share_the_file_of_the_encoder_that_routes(vectors: Learner) -> None:
+    assert vectors.folder is not None
+    files = list((vectors.folder / "versions").glob("*/router.safetensors"))
     assert len(files) == 2
     assert len({file.stat().st_ino for file in files}) == 1
 
 
-def test_a_mean_of_few_texts_is_not_kept(tiny: Path) -> None:
-    learner = create("finetune+memory", tiny)
-    learner.adapt(stream(1)[0])
-    data = learner.encode(stream(1)[0].train)
+def test_a_mean_of_few_texts_is_not_kept(words: Learner) -> None:
+    data = words.encode(stream()[0].train)
     vectors = torch.randn(len(data), 6)
     rare = data.some(list(range(len(data))))
     rare.labels[0] = 7  # type: ignore[index]
@@ -279,10 +280,8 @@ def test_a_mean_of_few_texts_is_not_kept(tiny: Path) -> None:
     torch.testing.assert_close(repeated["key"], gaussian_key(data, vectors)["key"])
 
 
-def test_a_private_key_hides_each_text(tiny: Path) -> None:
-    learner = create("finetune+memory", tiny)
-    learner.adapt(stream(1)[0])
-    data = learner.encode(stream(1)[0].train)
+def test_a_private_key_hides_each_text(words: Learner) -> None:
+    data = words.encode(stream()[0].train)
     vectors = torch.randn(len(data), 100)
     key = private_key(data, vectors)
     assert key["key"].shape == (1, 100)
@@ -300,22 +299,17 @@ def test_private_keys_route_texts(tiny: Path) -> None:
     learner, domains = create("finetune+memory", tiny), stream(2)
     learner.use("finetune+memory", replace(learner.options, keys="private"))
     learner.learn(domains)
-    memory = learner.classifier().memory
-    assert memory is not None
-    assert all(entry.tensors["key"].shape[0] == 1 for entry in memory.entries())
+    assert all(entry.tensors["key"].shape[0] == 1 for entry in memory_of(learner).entries())
     assert all(sum(route.values()) == pytest.approx(1) for route in learner.route(domains[0].test))
 
 
-def test_each_text_is_calibrated_by_the_domain_whose_weights_answer() -> None:
-    learner = create("finetune+vocab+memory")
-    learner.learn(stream(2))
-    temperatures = {name: one.temperature for name, one in learner.calibration.domains.items()}
-    memory = learner.classifier().memory
-    assert memory is not None
-    for domain in stream(2):
-        raw, found = (learner.logits(domain, calibrated=calibrated)[0] for calibrated in (False, True))
-        entries = memory.scores(learner.split(domain, "test")).argmax(-1).tolist()
+def test_each_text_is_calibrated_by_the_domain_whose_weights_answer(words: Learner) -> None:
+    temperatures = {name: one.temperature for name, one in words.calibration.domains.items()}
+    memory = memory_of(words)
+    for domain in stream():
+        raw, found = (words.logits(domain, calibrated=calibrated)[0] for calibrated in (False, True))
+        entries = memory.scores(words.split(domain, "test")).argmax(-1).tolist()
         divisors = torch.tensor([[temperatures[memory.names[entry]]] for entry in entries])
         torch.testing.assert_close(found, raw / divisors)
-        shares = [list(one.probabilities.values()) for one in learner.predict(domain.test)]
+        shares = [list(one.probabilities.values()) for one in words.predict(domain.test)]
         torch.testing.assert_close(torch.tensor(shares), found.softmax(-1))

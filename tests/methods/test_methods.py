@@ -18,10 +18,9 @@ from memgrow.methods.average import Figure, choose_share, move_back
 from memgrow.methods.base import old_part
 from memgrow.methods.distill import Distillation
 from memgrow.methods.ema import EMA
-from memgrow.methods.ewc import EWC, fisher_diagonal
+from memgrow.methods.ewc import EWC, ModeIMM, fisher_diagonal
 from memgrow.methods.gem import correction
 from memgrow.methods.icarl import herd
-from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import AdditionHook
 from memgrow.methods.rehearsal import draw_balanced, pack_rows, unpack_rows
 from memgrow.methods.ridge import Ridge, Sums, _vectors, choose_penalty, solve
@@ -99,11 +98,12 @@ def test_one_parabola_pulls_like_one_for_each_domain(elastic, data):
 
 
 def test_a_strong_penalty_holds_the_weights(stream, tiny, short):
-    moved = {}
+    first, moved = make("EWC", tiny, short, fisher_examples=10), {}
+    first.adapt(stream[0])
+    before = first.trained().heads[0][3].weight.detach().clone()
     for strength in (0.0, 1e7):
-        learner = make("EWC", tiny, short, strength=strength, fisher_examples=20)
-        learner.adapt(stream[0])
-        before = learner.trained().heads[0][3].weight.detach().clone()
+        learner = copy.deepcopy(first)
+        learner.use("EWC", MethodSettings(strength=strength, fisher_examples=1))
         learner.adapt(stream[1])
         moved[strength] = (learner.trained().heads[0][3].weight - before).norm().item()
     assert moved[1e7] < 0.5 * moved[0.0]
@@ -193,15 +193,16 @@ def test_moments_are_matched_at_the_mode_of_the_product_of_gaussians(elastic, da
 
 def test_compression_stays_near_the_old_weights_and_answers_like_the_new_ones(stream, tiny, short):
     moved, agreement = {}, {}
+    options = MethodSettings(compress_epochs=20, fisher_decay=1.0, fisher_examples=10)
+    first = Learner.create("progress-compress", model=tiny, training=replace(short, epochs=4), options=options)
+    first.adapt(stream[0])
+    before = first.trained().heads[0][3].weight.detach().clone()
+    plain = copy.deepcopy(first)
+    plain.use("finetune")
+    plain.adapt(stream[1])
     for strength in (0.0, 1e7):
-        learner = make(
-            "progress-compress", tiny, replace(short, epochs=4), strength=strength, compress_epochs=20, fisher_decay=1.0
-        )
-        learner.adapt(stream[0])
-        before = learner.trained().heads[0][3].weight.detach().clone()
-        plain = copy.deepcopy(learner)
-        plain.use("finetune")
-        plain.adapt(stream[1])
+        learner = copy.deepcopy(first)
+        learner.use("progress-compress", replace(options, strength=strength))
         note = learner.adapt(stream[1]).note
         assert note["validation_after_compression"] == learner.evaluate(stream[1], "validation")[stream[1].name]
         moved[strength] = (learner.trained().heads[0][3].weight - before).norm().item()
@@ -322,12 +323,12 @@ def test_distillation_is_the_divergence_at_the_temperature_over_old_labels():
 
 
 def test_distillation_holds_the_old_outputs(stream, tiny, short):
-    distance = {}
+    first, texts, distance = make("F+D", tiny, replace(short, epochs=4)), stream[1].train, {}
+    first.adapt(stream[0])
+    before = torch.tensor([list(one.probabilities.values()) for one in first.predict(texts)])
     for weight in (0.0, 100.0):
-        learner = make("F+D", tiny, replace(short, epochs=4), distil=weight)
-        learner.adapt(stream[0])
-        texts = stream[1].train
-        before = torch.tensor([list(one.probabilities.values()) for one in learner.predict(texts)])
+        learner = copy.deepcopy(first)
+        learner.use("F+D", MethodSettings(distil=weight))
         learner.adapt(stream[1])
         after = torch.tensor([list(one.probabilities.values()) for one in learner.predict(texts)])
         distance[weight] = (before - after).abs().mean().item()

@@ -8,11 +8,10 @@ import torch
 from torch import nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn import MEMORY_KINDS, Growth, ResidualMemory, count_parameters
+from memgrow.nn import Growth, ResidualMemory
 from memgrow.nn.residual_memory import SHARPNESS, _best_slots
 
 WIDTH, KEY = 24, 8
-EACH_KIND = pytest.mark.parametrize("kind", MEMORY_KINDS)
 INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64, torch.bfloat16: torch.int16}
 
 
@@ -28,9 +27,9 @@ def states(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
     return drawn
 
 
-def memory(*segments: int, best: int = 4, kind: str = "slots", trained: bool = True) -> ResidualMemory:
+def memory(*segments: int, best: int = 4, trained: bool = True) -> ResidualMemory:
     torch.manual_seed(0)
-    layer = ResidualMemory(WIDTH, key_size=KEY, best=best, kind=kind)
+    layer = ResidualMemory(WIDTH, key_size=KEY, best=best)
     for number, slots in enumerate(segments):
         layer.grow(slots, f"domain {number}")
     if trained and segments:
@@ -49,7 +48,7 @@ def train(layer: ResidualMemory, steps: int = 3) -> torch.optim.Adam:
 
 
 def read_naively(memory: ResidualMemory, states: torch.Tensor) -> torch.Tensor:
-    """What slots (not an adapter) add to states (..., width), position by position."""
+    """What slots add to states (..., width), position by position."""
     rows = []
     for state in states.reshape(-1, states.shape[-1]):
         content = torch.zeros_like(state)
@@ -70,7 +69,6 @@ def read_naively(memory: ResidualMemory, states: torch.Tensor) -> torch.Tensor:
     return torch.stack(rows).view_as(states)
 
 
-@EACH_KIND
 @pytest.mark.parametrize(
     ("dtype", "autocast", "given"),
     [
@@ -82,8 +80,8 @@ def read_naively(memory: ResidualMemory, states: torch.Tensor) -> torch.Tensor:
     ids=["float32", "float64", "autocast", "bfloat16"],
 )
 @pytest.mark.parametrize("before", [(), (5, 1, 33)], ids=str)
-def test_growing_changes_no_bit_of_any_output(kind, dtype, autocast, given, before):
-    layer = memory(*before, kind=kind).to(dtype)
+def test_growing_changes_no_bit_of_any_output(dtype, autocast, given, before):
+    layer = memory(*before).to(dtype)
     texts = states(3, 7, dtype=given)
     with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
         old = layer(texts)
@@ -95,9 +93,8 @@ def test_growing_changes_no_bit_of_any_output(kind, dtype, autocast, given, befo
     assert before == () or not torch.equal(new, texts)
 
 
-@EACH_KIND
-def test_growing_changes_no_bit_whatever_was_learned_and_grown_before(kind):
-    layer = memory(kind=kind)
+def test_growing_changes_no_bit_whatever_was_learned_and_grown_before():
+    layer = memory()
     for number, slots in enumerate((16, 5, 1, 40)):
         old = layer(states(4, 9))
         layer.grow(slots, f"domain {number}")
@@ -106,9 +103,8 @@ def test_growing_changes_no_bit_whatever_was_learned_and_grown_before(kind):
         assert not torch.equal(layer(states(4, 9)), old)
 
 
-@EACH_KIND
-def test_an_old_domain_adds_the_same_bits_however_much_the_new_one_has_learned(kind):
-    layer = memory(7, 20, kind=kind)
+def test_an_old_domain_adds_the_same_bits_however_much_the_new_one_has_learned():
+    layer = memory(7, 20)
     old = layer(states(4, 9))
     before = {name: p.detach().clone() for name, p in layer.named_parameters()}
     layer.grow(11, "new")
@@ -169,10 +165,9 @@ def test_weights_are_those_of_the_best_slots_and_nothing(slots, best):
     torch.testing.assert_close((weights / nothing[:, None]).amax(-1).log(), logits.amax(-1))
 
 
-@EACH_KIND
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e15])
-def test_extreme_states_give_finite_outputs_and_gradients(kind, size):
-    layer = ResidualMemory(6, key_size=4, best=3, slots=2000, domain="a", kind=kind)
+def test_extreme_states_give_finite_outputs_and_gradients(size):
+    layer = ResidualMemory(6, key_size=4, best=3, slots=2000, domain="a")
     layer.grow(5, "b", initial_logit_bias=-1e4)
     with torch.no_grad():
         layer.bank.values.normal_()
@@ -184,9 +179,8 @@ def test_extreme_states_give_finite_outputs_and_gradients(kind, size):
     assert all(tensor.isfinite().all() for tensor in found)
 
 
-@EACH_KIND
-def test_shares_of_each_domain_are_parts_of_one(kind):
-    layer = memory(6, 9, kind=kind)
+def test_shares_of_each_domain_are_parts_of_one():
+    layer = memory(6, 9)
     shares = layer.bank.share(layer.weights(states(3, 5)))
     assert list(shares) == ["domain 0", "domain 1"]
     for share in shares.values():
@@ -195,15 +189,14 @@ def test_shares_of_each_domain_are_parts_of_one(kind):
         assert (share <= 1 + 1e-6).all()
 
 
-@EACH_KIND
-def test_new_rows_are_at_the_end_of_each_parameter_and_the_optimizer_goes_on(kind):
-    layer = memory(6, kind=kind, trained=False)
+def test_new_rows_are_at_the_end_of_each_parameter_and_the_optimizer_goes_on():
+    layer = memory(6, trained=False)
     optimizer = train(layer)
     before = {name: p.detach().clone() for name, p in layer.named_parameters()}
     layer.grow(9, "new", optimizer=optimizer)
     for name, parameter in layer.named_parameters():
         assert torch.equal(parameter[: len(before[name])], before[name])
-        if len(parameter) and not any(parameter is fixed for fixed in layer.untrained_parameters()):
+        if len(parameter):
             assert optimizer.state[parameter]["exp_avg"].shape == parameter.shape
 
 
@@ -244,27 +237,8 @@ def test_keys_start_at_a_sample_of_queries_or_close_to_few():
     assert len(layer.bank.keys.unique(dim=0)) == 15
 
 
-@pytest.mark.parametrize("kind", ["fixed-keys", "adapter"])
-def test_controls_keep_the_keys_that_were_drawn(kind):
-    layer = memory(9, kind=kind)
-    before = layer.bank.keys.detach().clone()
-    layer.start_keys("domain 0", layer.queries(states(20), "domain 0"))
-    assert torch.equal(layer.bank.keys, before)
-    assert [p is layer.bank.keys for p in layer.untrained_parameters()] == [True] * (kind == "fixed-keys")
-    train(layer)
-    assert torch.equal(layer.bank.keys, before) == (kind == "fixed-keys")
-
-
-def test_an_adapter_is_a_bottleneck_of_as_many_parameters():
-    for slots in (1, 16, 256):
-        sizes = [count_parameters(ResidualMemory(384, slots=slots, kind=name)) for name in ("slots", "adapter")]
-        assert abs(sizes[0] - sizes[1]) <= 384
-    layer, given = memory(6, 9, kind="adapter"), states(3, 5)
-    torch.testing.assert_close(layer(given), given + (given @ layer.bank.keys.T).relu() @ layer.bank.values)
-
-
 def test_impossible_memories_are_refused():
-    for wrong in ({"kind": "dice"}, {"key_size": 1}, {"best": 0}):
+    for wrong in ({"key_size": 1}, {"best": 0}):
         with pytest.raises(SettingsError):
             ResidualMemory(WIDTH, **wrong)
     with pytest.raises(SettingsError, match="domains with slots: domain 0"):

@@ -12,7 +12,7 @@ from torch import nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN
-from memgrow.nn.growth import EXTRA
+from memgrow.nn.bank import EXTRA
 
 SHAPE = {"num_layers": 2, "bidirectional": True, "slot_size": 3}
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from memgrow.training.progress import NoProgress, Step
-from memgrow.training.resume import TrainState
+from memgrow.training.progress import NoProgress, Step, TrainState
 
 FIRST, LAST = "first", "last"
 # The n-th verdict of a test: worse, or better, than all before it.

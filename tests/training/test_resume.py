@@ -14,7 +14,7 @@ from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.resume import ResumeFolder
+from memgrow.training.progress import ResumeFolder
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

@@ -21,7 +21,7 @@ def _changing(model: Path) -> "Iterator[Learner]":
     """A model that is saved afterwards, in place of the versions that it is no later version of."""
     from memgrow.learner import Learner
     from memgrow.storage.folder import ModelFolder, hold
-    from memgrow.training.resume import ResumeFolder
+    from memgrow.training.progress import ResumeFolder
 
     ModelFolder.read(model)
     with hold(model):

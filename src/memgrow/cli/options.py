@@ -252,7 +252,7 @@ class SettingChanges:
 
     def section(self, name: str, base: Any) -> Any:
         """The settings `base` with the changes of that section."""
-        from memgrow.models.settings import RECURRENT_ONLY
+        from memgrow.models.base import RECURRENT_ONLY
 
         changes, pretrained = self.sections.get(name, {}), getattr(base, "is_pretrained", False)
         if unknown := changes.keys() - _types(type(base)).keys():

@@ -1,7 +1,7 @@
 """Averaging (A): after a domain, the weights move part of the way back to the old ones.
 
 With `keep` at a half and two domains this is moment matching by mean (mean-IMM; Lee et al., NeurIPS 2017); of more
-domains the latest count most. `methods/imm.py` has moment matching by mode.
+domains the latest count most. `methods/ewc.py` has moment matching by mode.
 """
 
 import math

@@ -16,7 +16,6 @@ from memgrow.data import Domain, Example
 from memgrow.data.batches import Batch, Encoded
 from memgrow.errors import SettingsError
 from memgrow.models import Classifier, Model, Tally
-from memgrow.nn import ResidualMemory
 from memgrow.nn.device import seeded
 
 Weights = Mapping[str, Tensor]
@@ -50,15 +49,9 @@ class Trainable:
         return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
 
     def count(self, model: nn.Module) -> int:
-        """Number of trainable weights. Fixed keys of a memory have no gradient and do not count."""
-        memories = [module for module in model.modules() if isinstance(module, ResidualMemory)]
-        fixed = {id(one) for memory in memories for one in memory.untrained_parameters()}
-        count = 0
-        for name, parameter in model.named_parameters():
-            if name in self.rows_from and id(parameter) not in fixed and parameter.numel():
-                dim, first = self.rows_from[name]
-                count += parameter.numel() // parameter.shape[dim] * (parameter.shape[dim] - first)
-        return count
+        """Number of trainable weights."""
+        trained = [(one, *self.rows_from[name]) for name, one in model.named_parameters() if name in self.rows_from]
+        return sum(one.numel() // one.shape[dim] * (one.shape[dim] - first) for one, dim, first in trained if len(one))
 
 
 @dataclass(frozen=True)
@@ -241,14 +234,8 @@ def keeps_rows(kind: type[Method]) -> bool:
 # Which parameters train
 
 
-def may_train(model: Model) -> dict[str, nn.Parameter]:
-    """All parameters but those that never train, such as fixed keys of a memory."""
-    never = set(map(id, model.encoder.untrained_parameters()))
-    return {name: parameter for name, parameter in model.named_parameters() if id(parameter) not in never}
-
-
 def everything(model: Model) -> Trainable:
-    return Trainable(dict.fromkeys(may_train(model), WHOLE))
+    return Trainable({name: WHOLE for name, _ in model.named_parameters()})
 
 
 def new_parameters(old: Model | None, model: Model) -> Trainable | None:
@@ -261,7 +248,7 @@ def new_parameters(old: Model | None, model: Model) -> Trainable | None:
     before = {name: parameter.shape for name, parameter in old.named_parameters()}
     head = set(map(id, model.head_parameters()))
     since: dict[str, tuple[int, int]] = {}
-    for name, parameter in may_train(model).items():
+    for name, parameter in model.named_parameters():
         grown = [dim for dim, size in enumerate(parameter.shape) if name in before and size != before[name][dim]]
         if grown and not (isinstance(model, Classifier) and id(parameter) in head):
             since[name] = (grown[0], before[name][grown[0]])

@@ -1,6 +1,8 @@
-"""Elastic weight consolidation (EWC; Kirkpatrick et al., PNAS 2017).
+"""Elastic weight consolidation (EWC; Kirkpatrick et al., PNAS 2017), and incremental moment matching by mode.
 
-Weights that mattered to earlier domains are pulled back to where they were.
+EWC pulls weights that mattered to earlier domains back to where they were. `ModeIMM` (Lee et al., NeurIPS 2017) merges
+domains by the same Fisher information: the weights after each one are a Gaussian around what was learned, and the model
+gets the mode of the product of all of them. The paper's merging by mean is the addition `average`.
 """
 
 from collections.abc import Mapping
@@ -100,3 +102,21 @@ class EWC(Method):
         for key, tensor in state.items():
             part, name = key.split("/", 1)
             parts[part][name] = tensor
+
+
+class ModeIMM(EWC):
+    """EWC's center is that mode: the weights move there after each domain, and no penalty holds them before."""
+
+    Options: ClassVar[type] = FisherOptions
+
+    def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
+        return None
+
+    @torch.no_grad()
+    def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
+        with torch.enable_grad():
+            notes = super().finish_domain(domain)
+        for name, parameter in domain.model.named_parameters():
+            if name in self.center:
+                parameter.copy_(self.center[name])
+        return {name: notes[name] for name in ("fisher", "fisher_examples")}

@@ -10,11 +10,10 @@ from memgrow.methods.average import Average, AverageOptions
 from memgrow.methods.base import CombinedMethod, Method, check_options, keeps_rows, option
 from memgrow.methods.distill import Distillation, DistillOptions
 from memgrow.methods.ema import EMA, EMAOptions, JointEMA
-from memgrow.methods.ewc import EWC
+from memgrow.methods.ewc import EWC, ModeIMM
 from memgrow.methods.frozen import Frozen, Progressive
 from memgrow.methods.gem import AGEM, GEM
 from memgrow.methods.icarl import ICaRL
-from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import LoRA, LoRAOptions
 from memgrow.methods.memory import Memory, MemoryOptions
 from memgrow.methods.progress_compress import CompressOptions, ProgressCompress

@@ -1,6 +1,6 @@
 """The models: an encoder, and a model around it that classifies texts or pairs of texts, or replies to messages."""
 
-from memgrow.models.base import Model, Tally
+from memgrow.models.base import Model, ModelSettings, PretrainedSettings, Tally, settings_from_json
 from memgrow.models.classifier import (
     REPLY,
     TASKS,
@@ -12,7 +12,6 @@ from memgrow.models.classifier import (
 )
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.seq2seq import Responder
-from memgrow.models.settings import ModelSettings, PretrainedSettings, settings_from_json
 from memgrow.models.transformer import PretrainedEncoder
 
 __all__ = [

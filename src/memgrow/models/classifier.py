@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded
 from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, SettingsError
-from memgrow.models.base import Encoder, Model, StepOutput, Tally, read_all
+from memgrow.models.base import Encoder, Model, ModelSettings, PretrainedSettings, StepOutput, Tally, read_all
 from memgrow.models.domain_memory import DomainMemory, kept_blocks
 from memgrow.models.hub import EncoderFiles, check_sizes, unfit
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.seq2seq import Responder
-from memgrow.models.settings import ModelSettings, PretrainedSettings
 from memgrow.models.transformer import PretrainedEncoder
 from memgrow.nn import Growth
 

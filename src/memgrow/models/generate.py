@@ -39,18 +39,17 @@ def generate(
     beam: int = 1,
     temperature: float | None = None,
     max_words: int = MAX_WORDS,
-    alpha: float = 1.0,
     generator: torch.Generator | None = None,
 ) -> list[Reply]:
     """A reply to each message, given as word indices (B, T) and lengths (B, at least 1).
 
-    Greedy unless there is a `beam` of two or more, which weighs log-probability / tokens ** alpha, or a `temperature`
+    Greedy unless there is a `beam` of two or more, which weighs log-probability / tokens, or a `temperature`
     to draw words at. A reply that has not ended after `max_words` words is cut there and says so.
     """
     if beam < 1 or max_words < 1:
         raise SettingsError(f"beam and max_words must be at least 1, not {beam} and {max_words}")
-    if (temperature is not None and not 0 < temperature < float("inf")) or not alpha >= 0:
-        raise SettingsError(f"temperature must be above 0 and alpha 0 or more, not {temperature} and {alpha}")
+    if temperature is not None and not 0 < temperature < float("inf"):
+        raise SettingsError(f"temperature must be above 0, not {temperature}")
     if temperature is not None and beam > 1:
         raise SettingsError("give a beam or a temperature, not both")
     if not len(words):
@@ -61,7 +60,7 @@ def generate(
         choose = _drawn(torch.rand(len(words), max_words + 1, generator=generator).to(words.device), temperature)
     model.eval()
     try:
-        return _search(Steps(model, words, lengths, beam), choose, max_words, alpha)
+        return _search(Steps(model, words, lengths, beam), choose, max_words)
     finally:
         model.train(training)
 
@@ -139,8 +138,8 @@ def _drawn(numbers: Tensor, temperature: float) -> Choose:
     return draw
 
 
-def _search(steps: Steps, choose: Choose, max_words: int, alpha: float) -> list[Reply]:
-    """The reply to each message with the largest log-probability / tokens ** alpha; the end is a token.
+def _search(steps: Steps, choose: Choose, max_words: int) -> list[Reply]:
+    """The reply to each message with the largest log-probability / tokens; the end is a token.
 
     A hypothesis that ends keeps its place, so that `width` are looked at in all. A reply that ended goes before any
     that was cut.
@@ -163,7 +162,7 @@ def _search(steps: Steps, choose: Choose, max_words: int, alpha: float) -> list[
         ends = (word == END) & (chosen > NEVER)
         at = messages.unsqueeze(1).expand_as(ends)[ends].tolist()
         for message, reply, score in zip(at, before[ends].tolist(), chosen[ends].tolist(), strict=True):
-            worth = score / (number + 1) ** alpha
+            worth = score / (number + 1)
             if message not in ended or worth > ended[message][0]:
                 ended[message] = worth, Reply(tuple(reply), score, True)
         if number == max_words:

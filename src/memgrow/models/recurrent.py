@@ -13,10 +13,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from memgrow.data.batches import token_mask
 from memgrow.data.vectors import Vectors, read_vectors
 from memgrow.errors import SettingsError
-from memgrow.models.base import Encoder
-from memgrow.models.settings import ModelSettings
+from memgrow.models.base import Encoder, ModelSettings
 from memgrow.nn import LAYERS, Growth, MemoryBank, MemoryRecurrent
-from memgrow.nn.growth import Layout
+from memgrow.nn.bank import Layout
 
 SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
 

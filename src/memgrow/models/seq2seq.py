@@ -15,11 +15,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.data.text import PADDING_INDEX
 from memgrow.errors import SettingsError
-from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, StepOutput, Tally
+from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, ModelSettings, StepOutput, Tally
 from memgrow.models.recurrent import SPREAD, Columns, Message, RecurrentEncoder, run_columns
-from memgrow.models.settings import ModelSettings
 from memgrow.nn import Growth, MemoryBank, MemoryRecurrent
-from memgrow.nn.growth import Layout
+from memgrow.nn.bank import Layout
 
 END = PADDING_INDEX
 """No reply says padding, so its class is free to mean: the reply ends here. New words come after all others."""

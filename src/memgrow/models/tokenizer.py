@@ -13,8 +13,8 @@ from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_examples
 from memgrow.data.text import tokenize, tokenize_lower
 from memgrow.errors import ModelError, SettingsError, brief
+from memgrow.models.base import ModelSettings
 from memgrow.models.hub import EncoderFiles, encoders_extra
-from memgrow.models.settings import ModelSettings
 
 ODDITIES = "a \u00e9 \u4e2d \U0001f600 \x00 !"  # a tokenizer that can read these has a piece for what it does not know
 

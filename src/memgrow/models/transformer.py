@@ -16,9 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from memgrow.data.batches import Encoded, by_length, collate, token_mask
 from memgrow.data.disk import stored_shapes
 from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
-from memgrow.models.base import Encoder
+from memgrow.models.base import Encoder, PretrainedSettings
 from memgrow.models.hub import WORKS, EncoderFiles, encoders_extra, unfit
-from memgrow.models.settings import PretrainedSettings
 from memgrow.models.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
 from memgrow.nn.device import multiplies_bfloat16
@@ -67,8 +66,7 @@ class PretrainedEncoder(Encoder):
         if positions[-1] >= len(layers):
             raise SettingsError(f"memory_layers {settings.memory_layers!r}: {self.files.name} has {len(layers)} layers")
         self.memory_layers = tuple(position + 1 for position in positions)  # counted from 1
-        options: dict[str, Any] = {"key_size": settings.key_size, "best": settings.best, "kind": settings.memory}
-        memories = [ResidualMemory(self.width, **options) for _ in positions]
+        memories = [ResidualMemory(self.width, key_size=settings.key_size, best=settings.best) for _ in positions]
         self.memories = cast(list[ResidualMemory], nn.ModuleList(memories))
         self._hooks = [_MemoryHook(memory) for memory in self.memories]
         for position, hook in zip(positions, self._hooks, strict=True):
@@ -252,9 +250,6 @@ class PretrainedEncoder(Encoder):
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         return self.backbone.parameters()
-
-    def untrained_parameters(self) -> Iterable[nn.Parameter]:
-        return [parameter for memory in self.memories for parameter in memory.untrained_parameters()]
 
 
 class _MemoryHook:

@@ -10,8 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.errors import SettingsError
 from memgrow.nn import kernels
-from memgrow.nn.bank import MemoryBank, segments_in
-from memgrow.nn.growth import Growing, Growth
+from memgrow.nn.bank import Growing, Growth, MemoryBank, segments_in
 from memgrow.nn.kernels import Direction, State, Weights
 
 

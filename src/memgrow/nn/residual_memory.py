@@ -13,10 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn.bank import MemoryBank
-from memgrow.nn.growth import Draw, GrowingModule, Growth
+from memgrow.nn.bank import Draw, GrowingModule, Growth, MemoryBank
 
-MEMORY_KINDS = ("slots", "fixed-keys", "adapter")
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread
 NOISE = 0.1  # length of what is added to a start of unit length when a key begins where another one does
 
@@ -33,8 +31,7 @@ class ResidualMemory(GrowingModule):
     """Adds to states (..., width) what the slots of each domain contribute to them.
 
     For each segment of slots: a normalised query of `key_size` numbers, the `best` slots by their key, and the sum of
-    their values, weighted by a softmax over them and a logit of 0 that stands for nothing. Two kinds are controls:
-    "fixed-keys" (keys do not train) and "adapter" (a bottleneck with as many parameters).
+    their values, weighted by a softmax over them and a logit of 0 that stands for nothing.
     """
 
     def __init__(
@@ -45,23 +42,15 @@ class ResidualMemory(GrowingModule):
         best: int = 16,
         slots: int = 0,
         domain: str | None = None,
-        kind: str = "slots",
     ) -> None:
         super().__init__()
-        if kind not in MEMORY_KINDS:
-            raise SettingsError(f"unknown memory {kind!r}; choose one of {', '.join(MEMORY_KINDS)}")
         if width < 1 or key_size < 2 or best < 1:
             raise SettingsError(f"width and best must be at least 1 and key_size 2, not {width}, {best}, {key_size}")
-        self.width, self.key_size, self.best, self.kind = width, key_size, best, kind
+        self.width, self.key_size, self.best = width, key_size, best
         self.query = QueryNetwork(width)
-        self.bank = MemoryBank(width if self._is_adapter else key_size, width)
-        self._requested: tuple[int, ...] = ()  # for each segment, the slots that were asked for
+        self.bank = MemoryBank(key_size, width)
         if slots:
             self.grow(slots, domain)
-
-    @property
-    def _is_adapter(self) -> bool:
-        return self.kind == "adapter"
 
     # Reading
 
@@ -77,12 +66,8 @@ class ResidualMemory(GrowingModule):
 
     def weights(self, states: Tensor) -> Tensor:
         """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing."""
-        shares = [states.new_zeros(*states.shape[:-1], 0)]
-        for number in range(len(self.bank.segments)):
-            weights = self._weights(states, number)
-            # An adapter's units are compared with a unit that is always at 1 and stands for nothing.
-            shares.append(weights / (1 + weights.sum(-1, keepdim=True)) if self._is_adapter else weights)
-        return torch.cat(shares, dim=-1)
+        shares = [self._weights(states, number) for number in range(len(self.bank.segments))]
+        return torch.cat([states.new_zeros(*states.shape[:-1], 0), *shares], dim=-1)
 
     def queries(self, states: Tensor, domain: str) -> Tensor:
         """The queries to the newest slots of a domain: (..., key_size)."""
@@ -91,24 +76,16 @@ class ResidualMemory(GrowingModule):
     # What follows depends on one segment's rows alone, in numbers and in the shapes of all operations.
 
     def _query(self, states: Tensor, number: int) -> Tensor:
-        if self._is_adapter:
-            return states
         network = self.query.weight[number * self.key_size : (number + 1) * self.key_size]
         return F.layer_norm(F.linear(states, network), (self.key_size,))
 
     def _weights(self, states: Tensor, number: int) -> Tensor:
         segment = self.bank.segments[number]
-        keys = self.bank.keys[segment.start : segment.stop]
-        if self.kind == "fixed-keys":
-            keys = keys.detach()
-        if not self._is_adapter:
-            keys = F.normalize(keys, dim=-1) * SHARPNESS
+        keys = F.normalize(self.bank.keys[segment.start : segment.stop], dim=-1) * SHARPNESS
         logits = F.linear(self._query(states, number), keys)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bfloat16 is too coarse for a softmax
         if (bias := self.bank.logit_bias()) is not None:
             logits = logits + bias[segment.start : segment.stop]
-        if self._is_adapter:
-            return logits.relu() + 0.0  # 0.0 where a rectifier returns -0.0: see forward
         return _best_slots(logits, self.best)
 
     def _newest(self, domain: str) -> int:
@@ -124,35 +101,26 @@ class ResidualMemory(GrowingModule):
         self, growth: Growth, *, slots: int = 0, domain: str | None = None, initial_logit_bias: float = 0.0
     ) -> None:
         """Plan new slots and a query network that reads them, at the end of each parameter; outputs keep their bits."""
-        if slots and not self._is_adapter:
+        if slots:
             rows = len(self.query.weight)
             draw = growth.uniform(1 / math.sqrt(self.width))
             growth.enlarge(self.query.weight, 0, [(rows, self.key_size)], draw)
         self.bank.plan(
             growth,
-            slots=self.matching_units(slots) if self._is_adapter else slots,
+            slots=slots,
             domain=domain,
             initial_logit_bias=initial_logit_bias,
-            draw_keys=None if self._is_adapter else lambda shape: F.normalize(growth.uniform(1)(shape), dim=-1),
+            draw_keys=lambda shape: F.normalize(growth.uniform(1)(shape), dim=-1),
             draw_values=torch.zeros,
         )
-        if slots:
-            growth.then(lambda: setattr(self, "_requested", (*self._requested, slots)))
-
-    def matching_units(self, slots: int) -> int:
-        """The number of an adapter's hidden units that have as many parameters as `slots` slots with their query."""
-        if slots <= 0:
-            return slots
-        parameters = slots * (self.key_size + self.width) + self.key_size * self.width
-        return max(1, round(parameters / (2 * self.width)))
 
     @torch.no_grad()
     def start_keys(self, domain: str, queries: Tensor, generator: torch.Generator | None = None) -> None:
         """Set the keys of a domain's newest slots to a sample of `queries` (Q, key_size); if few, also close to them.
 
-        Fixed keys, and an adapter's, stay as they were drawn. Random numbers are drawn on the CPU.
+        Random numbers are drawn on the CPU.
         """
-        if self.kind != "slots" or not len(queries):
+        if not len(queries):
             return
         segment = self.bank.segments[self._newest(domain)]
         slots = len(segment)
@@ -164,32 +132,24 @@ class ResidualMemory(GrowingModule):
             keys[len(queries) :] += noise.to(keys) * (NOISE / math.sqrt(self.key_size))
         self.bank.keys[segment.start : segment.stop] = F.normalize(keys, dim=-1)
 
-    def untrained_parameters(self) -> Sequence[nn.Parameter]:
-        """What does not train, whatever the method: fixed keys. They never have a gradient."""
-        return (self.bank.keys,) if self.kind == "fixed-keys" else ()
-
     # In a saved model
 
     @property
     def growths(self) -> list[dict[str, Any]]:
         """The calls of `grow` that give a new memory the shape of this one, as JSON."""
-        pairs = zip(self._requested, self.bank.segments, strict=True)
-        return [{"slots": slots, "domain": one.domain, "quiet": float(one.biased)} for slots, one in pairs]
+        return [{"slots": len(one), "domain": one.domain, "quiet": float(one.biased)} for one in self.bank.segments]
 
     def restore(self, growths: Sequence[Mapping[str, Any]], draw: Draw = torch.zeros) -> None:
         """Take the shape of a memory with these `growths`, whose numbers are to be filled in."""
         if any(one.get("apart") for one in growths):
             raise SettingsError("this memory holds domains that were imported by memgrow 0.2, which cannot be read")
-        sizes = [self.matching_units(one["slots"]) if self._is_adapter else one["slots"] for one in growths]
-        named = [(one["domain"], size, bool(one["quiet"])) for one, size in zip(growths, sizes, strict=True)]
-        growth, rows = Growth(), 0 if self._is_adapter else self.key_size * len(growths)
-        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], draw)
+        growth = Growth()
+        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), self.key_size * len(growths))], draw)
         growth.commit()
-        self.bank.restore(named, draw)
-        self._requested = (*self._requested, *(one["slots"] for one in growths))
+        self.bank.restore([(one["domain"], one["slots"], bool(one["quiet"])) for one in growths], draw)
 
     def extra_repr(self) -> str:
-        return f"{self.width}, best={self.best}, kind={self.kind!r}"
+        return f"{self.width}, best={self.best}"
 
 
 def _best_slots(logits: Tensor, best: int) -> Tensor:

@@ -26,8 +26,7 @@ from memgrow.errors import DataError, MemgrowError
 from memgrow.learner import Learner
 from memgrow.nn.device import allow_tf32, set_usual_threads
 from memgrow.serve.logs import error_message, log, write_to_stderr
-from memgrow.training.progress import Step
-from memgrow.training.resume import UnfinishedError
+from memgrow.training.progress import Step, UnfinishedError
 
 DATA, PROGRESS, RESULT, CANDIDATE = "data", "progress.json", "result.json", "model"
 PROGRESS_SECONDS = 0.5  # between two updates of the progress

@@ -1,6 +1,6 @@
 """What a version of a model consists of: the names of its files, how they are written and read.
 
-The number of the format is `folder.FORMAT`; how older folders are read is in `legacy`.
+The number of the format is `folder.FORMAT`, which also reads older folders.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,7 +3,7 @@
     model/manifest.json               {"format": 3, "version": "0004", "earlier": ["0003"], "keep": 1, "last": 4}
     model/versions/0004/              the files of a version, see `checkpoint`
     model/versions/0004/checksums.json  their SHA-256
-    model/training/                   an unfinished training, see `training.resume`
+    model/training/                   an unfinished training, see `training.progress`
     model/.lock                       held by the process that writes
 
 A save writes a new version, syncs it, and then replaces the manifest: that is the one step that counts. After a kill
@@ -31,6 +31,7 @@ from memgrow.data.disk import (
     Shapes,
     atomic_write,
     check_regular,
+    link_or_copy,
     load_tensors,
     pack_json,
     parse_json,
@@ -185,9 +186,7 @@ class ModelFolder:
                     raise ValueError("keep and last are numbers")
                 return cls(path, tuple(VersionFolder(path / VERSIONS / name) for name in names), keep, last, raw=raw)
             if found in (1, 2):
-                from memgrow.storage import legacy
-
-                versions, keep = legacy.parse_manifest(path, value)
+                versions, keep = _parse_old_manifest(path, value)
                 return cls(path, versions, keep, format=found, raw=raw)
             if type(found) is int and found > FORMAT:
                 raise ModelError(f"{path} was written by a newer memgrow (format {found}): update memgrow")
@@ -207,10 +206,8 @@ class ModelFolder:
             return cls(path)
         found = cls.read(path)
         if found.format != FORMAT:
-            from memgrow.storage import legacy
-
             with writing(path):
-                found.publish(legacy.convert(found.versions, path / VERSIONS), found.keep, len(found.versions))
+                found.publish(_converted(found.versions, path / VERSIONS), found.keep, len(found.versions))
         return cls.read(path)
 
     @contextmanager
@@ -275,6 +272,37 @@ def foreign_names(path: Path) -> list[str]:
 
 def _only_first(path: Path) -> bool:
     return {one.name for one in path.glob(f"{VERSIONS}/*")} <= {FIRST}
+
+
+# Formats 1 and 2: files beside the manifest, or in version-* folders. The next save converts them.
+# {"format": 2, "sha256": {...}, "folder": "version-1a2b3c4d", "keep": 1, "earlier": {"2": {"format": 2, ...}}}
+
+
+def _parse_old_manifest(path: Path, value: Any) -> tuple[tuple[VersionFolder, ...], int | None]:
+    """The versions of an older folder, the current one first, and how many earlier ones to keep."""
+    earlier = sorted(((int(number), one) for number, one in value.get("earlier", {}).items()), reverse=True)
+    versions = []
+    for one in (value, *(one for _, one in earlier)):
+        within = one.get("folder", ".")
+        if within != "." and not OLD_VERSION.fullmatch(within):
+            raise ValueError("it leads out of the folder")
+        versions.append(VersionFolder(path / within, checked_sums(path / MANIFEST, one)))
+    keep = value.get("keep")
+    return tuple(versions), None if keep is None else int(keep)
+
+
+def _converted(versions: Sequence[VersionFolder], place: Path) -> list[VersionFolder]:
+    """Write older versions as 0001, 0002, ... of format 3, by hard links."""
+    converted = []
+    for number, old in enumerate(reversed(versions), 1):
+        new = place / f"{number:04}"
+        new.mkdir(parents=True)
+        for name in old.sha256:
+            if (old.path / name).is_file():  # if not, it is damaged, and stays so
+                link_or_copy(old.path / name, new / name)
+        seal(new, old.sha256)
+        converted.append(VersionFolder(new))
+    return converted[::-1]
 
 
 # The lock

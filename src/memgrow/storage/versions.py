@@ -8,7 +8,7 @@ from memgrow.errors import ModelError, SettingsError
 from memgrow.evaluation.history import History, Stage
 from memgrow.storage.checkpoint import BASE, CONFIG, DAMAGED, find_version, read_history, read_stages, write_files
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, VersionFolder, hold, read_settled
-from memgrow.training.resume import ResumeFolder
+from memgrow.training.progress import ResumeFolder
 from memgrow.training.settings import LearnerConfig, LearnerState
 
 KEEP_VERSIONS = 3  # earlier versions that a folder keeps by default

@@ -25,8 +25,7 @@ from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
 from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
 from memgrow.training.loop import TrainResult, swapped, train
-from memgrow.training.progress import Progress, Step
-from memgrow.training.resume import ResumeFolder
+from memgrow.training.progress import Progress, ResumeFolder, Step
 from memgrow.training.settings import LearnerConfig, LearnerState
 
 ROUNDING = 1e-9  # accuracies are shares of whole numbers
@@ -68,13 +67,12 @@ def _adapt_alone(
     before = _scores_to_keep(config, state, tested, options)
     own = tuple(sorted({label for domain in stage.domains for label in domain.labels}))
     empty = LearnerState(stage.task, None, None, Vocabulary(), config.method.create(config.options), History())
-    memory = state.model.memory if isinstance(state.model, Classifier) else None
     learned, record = _adapt(
         replace(config, seed=derive(config.seed, "domain", stage.name)),
         empty,
         replace(stage, labels=own, new_labels=own),
         resume,
-        replace(options, watch=(), max_forgetting=None, base=memory.base if memory is not None else None),
+        replace(options, watch=(), max_forgetting=None, base=state.memory.base if state.memory else None),
     )
     next_state = assemble(config, learned, [*parts_of(state), *parts_of(learned)])
     scores = {name: next_state.score(config, domain) for name, domain in tested.items()}

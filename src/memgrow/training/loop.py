@@ -17,8 +17,7 @@ from memgrow.methods import Method, Trainable
 from memgrow.methods.base import Weights
 from memgrow.models import Model
 from memgrow.nn.device import derive
-from memgrow.training.progress import Progress, Step
-from memgrow.training.resume import ResumeFolder, TrainState, under
+from memgrow.training.progress import Progress, ResumeFolder, Step, TrainState, under
 from memgrow.training.settings import TrainingSettings
 
 REPORT_EVERY_S = 0.2  # reading a number back from a GPU makes it wait

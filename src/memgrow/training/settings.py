@@ -27,6 +27,7 @@ from memgrow.methods import (
     MethodSpec,
 )
 from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings
+from memgrow.models.domain_memory import DomainMemory
 from memgrow.models.hub import DEFAULT_ENCODER, EncoderFiles, public_name
 from memgrow.models.tokenizer import max_tokens, tokenize_for
 from memgrow.nn import LAYERS
@@ -145,6 +146,11 @@ class LearnerState:
     history: History
     calibration: Calibration = field(default_factory=Calibration)
     reference: Reference = field(default_factory=Reference)  # statistics of each domain's texts, for drift
+
+    @property
+    def memory(self) -> DomainMemory | None:
+        """The domain memory, if the model has one."""
+        return self.model.memory if isinstance(self.model, Classifier) else None
 
     def calibrated_logits(self, data: Encoded, domain: str | None = None) -> Tensor:
         """Logits whose softmax is calibrated, each by the temperature of the domain whose weights answer."""

@@ -110,9 +110,8 @@ def test_on_a_cpu_a_single_graph_holds_a_layer_both_ways(kind, backend):
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize("kind", ["slots", "adapter"])
-def test_a_single_graph_holds_a_memory_of_a_transformer(kind):
-    layer = ResidualMemory(6, key_size=4, best=2, slots=5, kind=kind).double()
+def test_a_single_graph_holds_a_memory_of_a_transformer():
+    layer = ResidualMemory(6, key_size=4, best=2, slots=5).double()
     nn.init.normal_(layer.bank.values)
     x = torch.randn(2, 3, 6, dtype=torch.double)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
