@@ -37,7 +37,8 @@ def folder(tmp_path, monkeypatch):
     (encoder / NOTE).write_text(json.dumps({"sha256": {WEIGHTS: sha256}}))
     monkeypatch.setenv("MEMGROW_ENCODERS", str(encoder.parent))
     monkeypatch.setenv("MEMGROW_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(settings, "AUTO_STEPS", 20)  # of a first domain: 150 take seconds
+    for name in ("AUTO_EPOCHS", "FIRST_EPOCHS", "AUTO_STEPS"):
+        monkeypatch.setattr(settings, name, 1)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for domain, thing in (("books", "book"), ("dvds", "film")):
         for split, words in (("train", "quiet dull bright slow rich"), ("test", "warm thin")):
@@ -109,9 +110,10 @@ def test_the_notebook_runs(folder):
 
 def run_shell(code):
     for line in code.splitlines():
-        if SHELL.search(line.partition(" #")[0]):
+        command, _, otherwise = line.partition(" || ")
+        if SHELL.search(command.partition(" #")[0]):
             subprocess.run(["bash", "-euo", "pipefail", "-c", line], check=True)
             continue
-        _, *words = shlex.split(line, comments=True)  # in this process: importing torch takes longer than the example
+        _, *words = shlex.split(command, comments=True)  # in this process: importing torch takes longer
         result = CliRunner().invoke(app, words)
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        assert result.exit_code == 0 or (otherwise and result.exit_code == 3), f"{line}\n{result.output}"

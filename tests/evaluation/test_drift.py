@@ -252,7 +252,7 @@ def test_a_repeated_text_weighs_as_much_as_any_other(texts):
     assert np.linalg.norm(np.array(often.mean) - own) > 0.5
 
 
-@pytest.mark.parametrize("size", [100, 300, 1000])
+@pytest.mark.parametrize("size", [100, 1000])
 def test_membership_of_a_text_can_hardly_be_told(size):
     """The best linear attack by somebody who knows 2,000 other texts of the same kind."""
     rng = np.random.default_rng(size)

@@ -98,14 +98,6 @@ def test_keys_stay_as_they_are():
     assert pretrained.upto(1).key(data) == pretrained.upto(1).key({**data, "dvds": "c"})
 
 
-@pytest.mark.slow
-def test_every_committed_record_is_read_and_written_as_it_was():
-    for name in ("paper/runs", "paper/runs-dialogue", "encoders/runs"):
-        for record in list(Store(RESULTS / name).records().values())[:50]:
-            value = json.loads(json.dumps(record.to_json()))
-            assert type(record).from_json(value).to_json() == value
-
-
 def test_how_often_seeds_of_one_method_get_an_arrow():
     committed = json.loads((RESULTS / "paper/false-positives.json").read_text())
     assert of_records(RESULTS / "paper/runs") == committed["between_seeds"]
