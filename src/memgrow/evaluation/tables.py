@@ -1,6 +1,6 @@
 """Tables for the terminal and the report: one renderer, number formats, and the tables of scores and labels."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean, geometric_mean
