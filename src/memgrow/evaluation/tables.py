@@ -113,10 +113,6 @@ class Measure:
     def lost_name(self) -> str:
         return "forgetting: perplexity, times its best" if self.is_perplexity else "forgetting, points"
 
-    def value(self, score: float) -> float:
-        """The number that people read: a perplexity, or a share out of 100."""
-        return perplexity_of(score) if self.is_perplexity else 100 * score
-
     def text(self, score: float | None, unit: bool = True) -> str:
         if score is None:
             return UNKNOWN
