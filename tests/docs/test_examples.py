@@ -37,8 +37,7 @@ def folder(tmp_path, monkeypatch):
     (encoder / NOTE).write_text(json.dumps({"sha256": {WEIGHTS: sha256}}))
     monkeypatch.setenv("MEMGROW_ENCODERS", str(encoder.parent))
     monkeypatch.setenv("MEMGROW_DATA", str(tmp_path / "data"))
-    for name, value in (("AUTO_EPOCHS", 3), ("FIRST_EPOCHS", 4), ("AUTO_STEPS", 12)):
-        monkeypatch.setattr(settings, name, value)
+    monkeypatch.setattr(settings, "AUTO_STEPS", 20)  # of a first domain: 150 take seconds
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for domain, thing in (("books", "book"), ("dvds", "film")):
         for split, words in (("train", "quiet dull bright slow rich"), ("test", "warm thin")):
