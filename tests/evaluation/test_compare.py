@@ -75,15 +75,6 @@ def test_a_damaged_record_is_made_again_and_a_used_folder_is_refused(stream, set
         assert records.get(run) is None
 
 
-def test_the_lock_of_a_folder_follows_no_link(stream, settings, tmp_path):
-    (precious := tmp_path / "precious").write_text("mine")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / ".lock").symlink_to(precious)
-    with pytest.raises(OSError, match="link"):
-        compare(stream, ["finetune"], folder=tmp_path / "runs", seeds=[0], settings=settings, device="cpu", workers=1)
-    assert precious.read_text() == "mine"
-
-
 def test_a_failed_run_is_reported_and_the_others_are_there(stream, settings, tmp_path):
     without = replace(settings, model=replace(settings.model, slots=0))
     found = compare(stream, ["finetune+slots"], folder=tmp_path, seeds=[0], settings=without, device="cpu", workers=1)

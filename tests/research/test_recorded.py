@@ -77,7 +77,7 @@ def test_a_new_page_begins_with_all_that_there_is(tmp_path):
 
 
 def test_bundling_again_changes_no_byte(tmp_path):
-    bundle = RESULTS / "which-method/runs/records.jsonl.gz"
+    bundle = RESULTS / "paper/runs/records.jsonl.gz"
     shutil.copy(bundle, tmp_path)
     store = Store(tmp_path)
     record = next(iter(store.records().values()))
