@@ -50,8 +50,7 @@ class Settings:
     options: MethodSettings = field(default_factory=MethodSettings)
 
     def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = finite(asdict(self))
-        return plain
+        return dict(finite(asdict(self)))
 
 
 @dataclass(frozen=True)

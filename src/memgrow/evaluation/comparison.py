@@ -59,8 +59,7 @@ class RunResult:
         }
 
     def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = finite({**vars(self), "matrix": self.matrix.to_json()})
-        return plain
+        return dict(finite({**vars(self), "matrix": self.matrix.to_json()}))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "RunResult":
@@ -137,8 +136,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """All figures by method; null is a number too large for a float."""
-        plain: dict[str, Any] = finite({method: self._figures(method) for method in self.order})
-        return plain
+        return dict(finite({method: self._figures(method) for method in self.order}))
 
     def _figures(self, method: str) -> dict[str, Any]:
         results = self.results[method]
