@@ -109,9 +109,10 @@ def test_the_notebook_runs(folder):
 
 def run_shell(code):
     for line in code.splitlines():
-        if SHELL.search(line.partition(" #")[0]):
+        command, _, otherwise = line.partition(" || ")
+        if SHELL.search(command.partition(" #")[0]):
             subprocess.run(["bash", "-euo", "pipefail", "-c", line], check=True)
             continue
-        _, *words = shlex.split(line, comments=True)  # in this process: importing torch takes longer than the example
+        _, *words = shlex.split(command, comments=True)  # in this process: importing torch takes longer
         result = CliRunner().invoke(app, words)
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        assert result.exit_code == 0 or (otherwise and result.exit_code == 3), f"{line}\n{result.output}"

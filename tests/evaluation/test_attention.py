@@ -23,11 +23,6 @@ def taught(stream, short, method: str = "finetune+slots+vocab", **sizes) -> Lear
 
 
 @pytest.fixture(scope="module")
-def learner(stream, short):
-    return taught(stream[:2], short)
-
-
-@pytest.fixture(scope="module")
 def responder(short):
     stream = synthetic_dialogue(train=40, validation=8, test=8)
     return taught(stream, short, cell="gru", bidirectional=False), stream

@@ -115,17 +115,8 @@ def naive_features(texts) -> list[float]:
 
 
 def test_features_are_those_of_the_definition():
-    texts = [[["a", "dog", "a"], ["é", ""]], [[]], [["\ud800", "dog"]]]
+    texts = [[["a", "dog", "a"], ["é", ""]], [["é", ""], ["dog", "a"]], [[]], [["\ud800", "dog"]]]
     np.testing.assert_allclose(text_features(texts), [naive_features(one) for one in texts], atol=1e-6)
-
-
-def test_features_do_not_change_with_order_repetition_or_company():
-    text = ["a", "quiet", "moving", "book"]
-    many = text_features([[["other", str(number)]] for number in range(9)] + [[text]])
-    for same in ([*reversed(text)], text + text):
-        np.testing.assert_allclose(text_features([[same]])[0], many[-1], atol=1e-6)
-    assert text_features([]).shape == (0, FEATURES)
-    assert not np.allclose(text_features([[["a"], ["b"]]]), text_features([[["b"], ["a"]]]))
 
 
 def test_features_are_what_saved_models_hold():
@@ -253,7 +244,7 @@ def test_a_repeated_text_weighs_as_much_as_any_other(texts):
     assert np.linalg.norm(np.array(often.mean) - own) > 0.5
 
 
-@pytest.mark.parametrize("size", [100, 300, 1000])
+@pytest.mark.parametrize("size", [100, 1000])
 def test_membership_of_a_text_can_hardly_be_told(size):
     """The best linear attack by somebody who knows 2,000 other texts of the same kind."""
     rng = np.random.default_rng(size)

@@ -1,12 +1,11 @@
 """The rule by which a default is chosen, on scores that were made up."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
 from research.which_method.candidates import Candidate, Family
-from research.which_method.decision import Trials, check, choose, second_check, third_check
+from research.which_method.decision import check, choose
 
 SEEDS = range(10)
 FAMILY = Family("three", "", "plain", "old", tuple(Candidate(name, "F") for name in ("plain", "cheap", "dear", "old")))
@@ -66,58 +65,3 @@ def test_too_few_streams_change_no_default():
     few = checked(scores(5, cheap=1.0))
     assert (few.enough, few.default) == (False, "old")
     assert checked(scores(5, cheap=1.0), scores(6, cheap=1.0), enough=1).default == "old"
-
-
-def asked_for_less(gain=0.0, forgets=-1.0, elsewhere=0.0, later=-1.0, fresh=True):
-    """The second rule's answer where `cheap` has so much more of each than the baseline."""
-    known = {"check 0": scores(5, cheap=elsewhere)} | ({"new": scores(6, cheap=gain)} if fresh else {})
-    lost = {name: scores(7, cheap=later) for name in known}
-    choosing = Trials(SEEDS, {"stream 0": scores(1)}, {"stream 0": scores(2, cheap=forgets)})
-    return second_check(replace(FAMILY, second_stream="new"), "plain", choosing, Trials(SEEDS, known, lost))
-
-
-def test_by_the_second_rule_who_is_level_and_forgets_less_becomes_the_default():
-    found = asked_for_less()
-    assert (found.asked, found.streams, found.default) == (("cheap",), ("check 0", "new"), "cheap")
-    assert found.forgets.high < 0
-
-
-@pytest.mark.parametrize(
-    ("what", "asked"),
-    [
-        ({"forgets": 1.0}, ()),  # forgets more where the choice is made
-        ({"elsewhere": -1.0}, ()),  # is below on a stream that was known
-        ({"gain": -1.0}, ("cheap",)),  # is below on the new one
-        ({"later": 1.0}, ("cheap",)),  # forgets more in the check
-        ({"fresh": False}, ("cheap",)),  # was not run on the new one
-    ],
-)
-def test_else_the_default_stays_as_it_was(what, asked):
-    found = asked_for_less(**what)
-    assert (found.asked, found.default) == (asked, "plain")
-
-
-LATE = replace(
-    FAMILY, late=(Candidate("mended", "F"), Candidate("other", "F")), late_of="dear", third_streams=("0", "1")
-)
-
-
-def third(gains, forgets=None, mends=1.0, loses=None, **more):
-    """The third rule's answer, from what `mended` has more than all others on two streams, and `dear` than `old`."""
-    choosing = Trials(SEEDS, {"a": scores(1, dear=mends), "b": scores(2, dear=mends)}, {})
-    found = {str(number): scores(number + 5, mended=gain, **more) for number, gain in enumerate(gains)}
-    lost = {
-        name: scores(number + 9, **{"mended": forgets or 0.0, **(loses or {})}) for number, name in enumerate(found)
-    }
-    return third_check(LATE, "old", choosing, Trials(SEEDS, found, lost))
-
-
-@pytest.mark.parametrize(
-    ("gains", "forgets", "default"),
-    [((0.0, 0.0), -1.0, "mended"), ((2.0, 2.0), 1.0, "old"), ((3.0, -1.0), -1.0, "old"), ((2.0, 2.0), 0.0, "mended")],
-)
-def test_by_the_third_rule_who_is_below_nobody_and_forgets_no_more_becomes_the_default(gains, forgets, default):
-    found = third(gains, forgets)
-    assert found.default == default
-    assert found.asked["mended"].holds == (default == "mended")
-    assert set(found.asked) == {"mended"} | ({"other"} if default == "old" else set())

@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
 from memgrow.serve.batching import Batcher
-from memgrow.serve.model import ServedModel, encoder_name
+from memgrow.serve.model import ServedModel
 from memgrow.serve.settings import ServeSettings
 from memgrow.training.settings import TrainingSettings
 from tests.serve.conftest import PAIR, Serve, upload, wait
@@ -50,7 +49,9 @@ def test_a_domain_memory_is_served_and_extended(
     assert found["probabilities"] == pytest.approx(expected.probabilities, abs=1e-6)
     job = upload(served.client, third).json()
     assert wait(served.client, job["job"])["state"] == "published"
-    assert served.service.publisher.current.learner.history.domains == (*learner.history.domains, "new")
+    card = served.client.get("/model")
+    assert card.json()["domains"] == [*learner.history.domains, "new"]
+    assert (card.json()["encoder"], str(tmp_path) in card.text) == ("encoder", False)
 
 
 def test_an_explanation_shares_the_attention_of_each_word_among_domains(serve: Serve) -> None:
@@ -79,10 +80,6 @@ def test_card_and_health(serve: Serve, two_domains: str) -> None:
     assert "/predict" in client.get("/openapi.json").json()["paths"]
 
 
-def test_the_path_of_an_encoder_is_not_shown() -> None:
-    assert [encoder_name(name) for name in ("/home/me/mine", "owner/name")] == ["mine", "owner/name"]
-
-
 def test_probabilities_in_a_response_are_limited(serve: Serve) -> None:
     client = serve(max_probabilities=4).client
 
@@ -96,18 +93,6 @@ def test_probabilities_in_a_response_are_limited(serve: Serve) -> None:
     assert [len(one) for one in probabilities(inputs=[PAIR] * 9)] == [1] * 9
     assert [len(one) for one in probabilities(inputs=[PAIR], top_k=2)] == [2]
     assert len(client.post("/explain", json={"input": PAIR, "top_k": 1}).json()["probabilities"]) == 1
-
-
-def test_responses_are_serialized_off_the_event_loop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[str] = []
-
-    def dumps(value: Any) -> str:
-        threads.append(threading.current_thread().name)
-        return json.dumps(value)
-
-    monkeypatch.setattr("memgrow.serve.batching.json", SimpleNamespace(dumps=dumps))
-    assert serve().client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
-    assert [name.startswith("batches") for name in threads] == [True]
 
 
 class Model:

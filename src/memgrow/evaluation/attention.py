@@ -1,6 +1,5 @@
 """Attention to memory slots: by word of a text, by bank, and over the test texts of each domain."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,9 +35,12 @@ def read_words(learner: Learner, example: Example) -> Reading:
     return _reading([(learner.tokens(example), learner.attention(example))])
 
 
+@torch.no_grad()
 def read_reply(learner: Learner, message: Example, answer: Answer) -> Reading:
-    """The same for a message (text 0) and the reply to it (text 1)."""
-    encoder, decoder = _reply_attention(learner, message.text, answer)
+    """The same for a message (text 0), in the encoder's banks, and the reply to it (text 1), in the decoder's."""
+    batch = collate(learner.encode([Example(message.text)], labeled=False), [0], learner.device)
+    words, lengths = torch.tensor([answer.words or (0,)], device=learner.device), torch.tensor([len(answer.words)])
+    encoder, decoder = learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
     said = [learner.vocabulary.words[word] for word in answer.words]
     return _reading([(learner.tokens(Example(message.text)), encoder), ([said], decoder)])
 
@@ -55,32 +57,22 @@ def _reading(parts: Sequence[tuple[Sequence[Sequence[str]], Banks]]) -> Reading:
     return Reading(domains, tuple(words))
 
 
-@torch.no_grad()
-def _reply_attention(learner: Learner, message: str, answer: Answer) -> tuple[Banks, Banks]:
-    """The attention of a message in the encoder's banks, and of its reply in the decoder's."""
-    batch = collate(learner.encode([Example(message)], labeled=False), [0], learner.device)
-    words = torch.tensor([answer.words or (0,)], device=learner.device)
-    lengths = torch.tensor([len(answer.words)])
-    return learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
-
-
 def attention_by_bank(learner: Learner, example: Example) -> list[dict[str, float]]:
     """For each bank, the share of attention that each domain's slots get from a text."""
-    read = [{domain: float(share.sum()) for domain, share in shares.items()} for shares in learner.attention(example)]
-    if learner.settings.is_pretrained:  # one query per domain
-        pieces = sum(map(len, learner.tokens(example)))
-        return [{domain: amount / pieces for domain, amount in bank.items()} for bank in read]
-    return [{domain: amount / (sum(bank.values()) or 1) for domain, amount in bank.items()} for bank in read]
+    found = []
+    for bank in learner.attention(example):
+        read = {domain: float(share.sum()) for domain, share in bank.items()}
+        # A pretrained encoder has one query per domain, so that shares are out of all pieces.
+        whole = sum(map(len, learner.tokens(example))) if learner.settings.is_pretrained else sum(read.values()) or 1
+        found.append({domain: amount / whole for domain, amount in read.items()})
+    return found
 
 
 def reply_attention(learner: Learner, message: str, answer: Answer) -> dict[str, float]:
     """How the attention of a message and its reply divides among the domains' slots."""
-    totals = Counter[str]()
-    for banks in _reply_attention(learner, message, answer):
-        for bank in banks:
-            totals.update({domain: float(share.sum()) for domain, share in bank.items()})
-    whole = sum(totals.values())
-    return {domain: total / whole for domain, total in totals.items()} if whole else {}
+    reading = read_reply(learner, Example(message), answer)
+    sums = [sum(shares) for shares in zip(*(word.shares for word in reading.words), strict=True)]
+    return {domain: amount / sum(sums) for domain, amount in zip(reading.domains, sums, strict=True)}
 
 
 def unknown_words(learner: Learner, example: Example) -> list[str]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -50,8 +50,7 @@ class Settings:
     options: MethodSettings = field(default_factory=MethodSettings)
 
     def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = finite(asdict(self))
-        return plain
+        return dict(finite(asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -185,10 +184,11 @@ def retraining_settings(training: TrainingSettings, stream: Stream) -> TrainingS
 
 def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str, Any]:
     """Whether retraining, by these settings, stopped before its last epoch; empty if every seed of it failed."""
-    results = comparison.results.get(RETRAINING, {})
+    if not (results := comparison.results.get(RETRAINING, {})):
+        return {}
     most, patience = training.max_epochs, training.patience_for(0)
     stopped = [one.epochs < most or one.epochs - one.best_epoch >= patience for one in results.values()]
-    figures = {
+    return {
         "method": RETRAINING,
         "converged": training.schedule != "constant" or all(stopped),
         "best_epochs": {seed: one.best_epoch for seed, one in results.items()},
@@ -196,7 +196,6 @@ def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str,
         "patience": training.patience,
         "epochs_at_most": most,
     }
-    return figures if results else {}
 
 
 # One run
@@ -263,9 +262,8 @@ def _outcomes(
     if executor is None and count <= 1:
         yield from ((run, make_run(run, material)) for run in runs)
         return
-    with ExitStack() as stack:
-        executor = executor or stack.enter_context(process_pool(count))
-        futures: dict[Future[RunResult | str], Run] = {executor.submit(make_run, run, material): run for run in runs}
+    with nullcontext(executor) if executor is not None else process_pool(count) as pool:
+        futures: dict[Future[RunResult | str], Run] = {pool.submit(make_run, run, material): run for run in runs}
         for future in as_completed(futures):
             error = future.exception()
             yield futures[future], future.result() if error is None else _reason(error)

@@ -44,15 +44,9 @@ class RunResult:
     def of_history(
         cls, history: History, matrix: AccuracyMatrix | None = None, perplexities: Mapping[str, float] | None = None
     ) -> "RunResult":
-        last = history.stages[-1]
-        return cls(
-            matrix or history.matrix,
-            last.parameters,
-            sum(stage.seconds for stage in history.stages),
-            perplexities or {},
-            last.epochs,
-            last.best_epoch,
-        )
+        last, seconds = history.stages[-1], sum(stage.seconds for stage in history.stages)
+        costs = last.parameters, seconds, perplexities or {}, last.epochs, last.best_epoch
+        return cls(matrix or history.matrix, *costs)
 
     def figures(self) -> dict[str, float | None]:
         replies = {"perplexity": geometric_mean(self.perplexities.values())} if self.perplexities else {}
@@ -65,8 +59,7 @@ class RunResult:
         }
 
     def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = finite({**vars(self), "matrix": self.matrix.to_json()})
-        return plain
+        return dict(finite({**vars(self), "matrix": self.matrix.to_json()}))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "RunResult":
@@ -138,15 +131,12 @@ class Comparison:
         if method == other or not {method, other} <= set(self.results):
             return None
         ours, theirs = (self.summary[name]["average"].seeds for name in (method, other))
-        both = [seed for seed in ours if seed in theirs]
-        if not both:
-            return None
-        return paired_over_seeds([ours[seed] for seed in both], [theirs[seed] for seed in both])
+        pairs = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
+        return paired_over_seeds(*zip(*pairs, strict=True)) if pairs else None
 
     def to_json(self) -> dict[str, Any]:
         """All figures by method; null is a number too large for a float."""
-        plain: dict[str, Any] = finite({method: self._figures(method) for method in self.order})
-        return plain
+        return dict(finite({method: self._figures(method) for method in self.order}))
 
     def _figures(self, method: str) -> dict[str, Any]:
         results = self.results[method]
@@ -164,16 +154,9 @@ class Comparison:
         """The comparison that `to_json` wrote, without its failures."""
         results: dict[str, dict[int, RunResult]] = {}
         for name, figures in methods.items():
-            perplexities = figures.get("perplexities", {})
-            results[name if name in REFERENCES else find_method(name, retired=True).name] = {
-                int(seed): RunResult.from_json(
-                    {
-                        "matrix": matrix,
-                        "parameters": int(figures["parameters"]["seeds"][seed]),
-                        "seconds": float(figures["seconds"]["seeds"][seed]),
-                        "perplexities": perplexities.get(seed, {}),
-                    }
-                )
-                for seed, matrix in figures["matrices"].items()
-            }
+            seeds = results[name if name in REFERENCES else find_method(name, retired=True).name] = {}
+            for seed, matrix in figures["matrices"].items():
+                value = {name: figures[name]["seeds"][seed] for name in ("parameters", "seconds")}
+                value |= {"matrix": matrix, "perplexities": figures.get("perplexities", {}).get(seed, {})}
+                seeds[int(seed)] = RunResult.from_json(value)
         return cls(results, kind=kind)

@@ -32,17 +32,10 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
     rows = []
     for method in comparison.order:
         values = comparison.summary[method]
-        rows.append(
-            (
-                marked(method),
-                over_seeds(values["average"], shown),
-                difference(comparison.against(method), shown),
-                over_seeds(values["forgetting"], shown),
-                *([perplexity_text(values["perplexity"].mean or 0.0)] if replies else []),
-                f"{values['parameters'].mean:,.0f}",
-                f"{values['seconds'].mean:,.0f} s",
-            )
-        )
+        row = [marked(method), over_seeds(values["average"], shown), difference(comparison.against(method), shown)]
+        row.append(over_seeds(values["forgetting"], shown))
+        row += [perplexity_text(values["perplexity"].mean or 0.0)] if replies else []
+        rows.append([*row, f"{values['parameters'].mean:,.0f}", f"{values['seconds'].mean:,.0f} s"])
     names = ("average", f"vs. {BASELINE}", "forgot", *(["perpl."] if replies else []), "parameters", "time")
     incremental = sum(not sees_old_data(method) for method in comparison.order)
     return Table(
@@ -55,16 +48,14 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
 
 def ends_table(comparison: Comparison) -> Table:
     """The final score of each method on each domain, their average, and what was forgotten."""
-    domains = next(iter(comparison.results.values()))
-    names = next(iter(domains.values())).matrix.domains
+    ends = {method: comparison.mean_matrix(method) for method in comparison.results}
+    names = next(iter(ends.values())).domains
     rows = []
-    for method in comparison.results:
-        matrix, figures = comparison.mean_matrix(method), comparison.summary[method]
-        scores = [percent(matrix.score(-1, name)) for name in names]
-        rows.append((marked(method), *scores, *(over_seeds(figures[name]) for name in ("average", "forgetting"))))
-    return Table(
-        "test accuracy at the end, %", [Column("method", wrap=False), *numbers(*names, "average", "forgot")], rows
-    )
+    for method, matrix in ends.items():
+        scores, figures = [percent(matrix.score(-1, name)) for name in names], comparison.summary[method]
+        rows.append((marked(method), *scores, over_seeds(figures["average"]), over_seeds(figures["forgetting"])))
+    columns = [Column("method", wrap=False), *numbers(*names, "average", "forgot")]
+    return Table("test accuracy at the end, %", columns, rows)
 
 
 def ends_sentence(comparison: Comparison) -> str:
@@ -95,12 +86,11 @@ def verdict(comparison: Comparison) -> str:
     """The best method that sees no old data, against fine-tuning and retraining."""
     best = next((name for name in comparison.order if not sees_old_data(name)), "")
     rivals = {BASELINE: "fine-tuning", RETRAINING: "retraining on everything"}
-    paired = {name: one for name in rivals if (one := comparison.against(best, name)) is not None}
+    paired = {rivals[name]: one for name in rivals if (one := comparison.against(best, name)) is not None}
     if not paired:
         return ""
-    shown = comparison.measure.digits
-    against = [f"{difference(one, shown)} points against {rivals[name]}" for name, one in paired.items()]
-    doubt = "" if all(one.std is not None for one in paired.values()) else " One seed: another may differ."
+    against = [f"{difference(one, comparison.measure.digits)} points against {name}" for name, one in paired.items()]
+    doubt = " One seed: another may differ." if any(one.std is None for one in paired.values()) else ""
     return f"Without old data, {best} ends best: {' and '.join(against)}.{doubt}"
 
 

@@ -111,19 +111,13 @@ class Reference:
             return cls()
         if finite(value) != value:
             raise ValueError("a number is not finite")
-        domains = {
-            name: DomainReference(
-                one["texts"],
-                tuple(one["mean"]),
-                tuple(one["spread"]),
-                one["unknown"] and Shares(**one["unknown"]),
-                one.get("effective", one["texts"]),
-            )
-            for name, one in value["domains"].items()
-        }
-        for one in domains.values():
-            if len(one.mean) != FEATURES or len(one.spread) != 3 or min(one.texts, one.effective, *one.spread) <= 0:
+        domains: dict[str, DomainReference] = {}
+        for name, one in value["domains"].items():
+            texts, mean, spread = one["texts"], tuple(one["mean"]), tuple(one["spread"])
+            unknown, effective = one["unknown"] and Shares(**one["unknown"]), one.get("effective", texts)
+            if len(mean) != FEATURES or len(spread) != 3 or min(texts, effective, *spread) <= 0:
                 raise ValueError("a number is out of range")
+            domains[name] = DomainReference(texts, mean, spread, unknown, effective)
         return cls(domains)
 
 
@@ -372,8 +366,7 @@ class DriftMonitor:
             else:
                 sentence = in_words(last, self.alpha) + (f"; {self.note}" if self.note else "")
             due = last is not None and last.p <= self.alpha
-            counts = (self._texts, self._windows, self._alarms)
-            return DriftReport(*counts, due, sentence, self.alpha, self.window, last)
+            return DriftReport(self._texts, self._windows, self._alarms, due, sentence, self.alpha, self.window, last)
 
     @property
     def note(self) -> str:

@@ -53,8 +53,7 @@ class AccuracyMatrix:
     @property
     def domains(self) -> tuple[str, ...]:
         """The learned domains in their order, then those that were only tested."""
-        learned = [name for row in self.rows for name in row.learned]
-        return tuple(dict.fromkeys([*learned, *(name for row in self.rows for name in row.scores)]))
+        return tuple(dict.fromkeys([*self.learned_at(), *(name for row in self.rows for name in row.scores)]))
 
     def score(self, stage: int, domain: str) -> float | None:
         return self.rows[stage].scores.get(domain)
@@ -81,9 +80,8 @@ class AccuracyMatrix:
     def forgetting(self) -> float | None:
         """Mean loss of earlier domains against the best score since they were learned."""
         best = AccuracyMatrix(self.rows[:-1]).scores_since
-        return _mean(
-            _difference(max(best(stage, name), default=None), self.score(-1, name)) for name, stage in self._earlier()
-        )
+        earlier = [(name, max(best(stage, name), default=None)) for name, stage in self._earlier()]
+        return _mean(_difference(score, self.score(-1, name)) for name, score in earlier)
 
     def forward_transfer(self, baseline: Mapping[str, float]) -> float | None:
         """Mean score on later domains just before they were learned, above the `baseline` of each."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import sqrt
+from operator import itemgetter
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -54,22 +56,22 @@ class Confusion:
 
     @property
     def most_frequent(self) -> str:
-        return self.labels[max(range(len(self.labels)), key=lambda index: sum(self.counts[index]))]
+        return max(zip(map(sum, self.counts), self.labels, strict=True), key=itemgetter(0))[1]
 
     def by_label(self) -> dict[str, LabelMetrics]:
         """The metrics of each label that occurs as a label or a prediction."""
-        table, found = np.asarray(self.counts), {}
-        for index, label in enumerate(self.labels):
-            hits, has, got = int(table[index, index]), int(table[index].sum()), int(table[:, index].sum())
-            if has or got:
-                found[label] = LabelMetrics(_share(hits, got), _share(hits, has), _share(2 * hits, has + got), has)
-        return found
+        counts = np.asarray(self.counts)
+        hits, has, got = (sums.tolist() for sums in (counts.diagonal(), counts.sum(1), counts.sum(0)))
+        return {
+            label: LabelMetrics(hit / max(given, 1), hit / max(own, 1), 2 * hit / (own + given), own)
+            for label, hit, own, given in zip(self.labels, hits, has, got, strict=True)
+            if own or given
+        }
 
     @property
     def macro_f1(self) -> float:
         """The unweighted mean of the labels' F1."""
-        metrics = self.by_label()
-        return sum(one.f1 for one in metrics.values()) / len(metrics)
+        return fmean(one.f1 for one in self.by_label().values())
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -127,10 +129,6 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * ways / (1 << discordant))
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
-
-
 # Two methods over seeds
 
 
@@ -150,17 +148,15 @@ def paired_over_seeds(a: Sequence[float], b: Sequence[float]) -> Paired:
     """Compare the scores of two methods, each at the same seeds in the same order."""
     differences = np.subtract(a, b)
     n, mean = len(differences), float(differences.mean())
-    std = float(differences.std(ddof=1)) if n > 1 else None
-    error = 0.0 if std is None else std / n**0.5
-    low = high = p_t = None
+    if n < 2:
+        return Paired(mean, None, n, None, None, None)
+    std = float(differences.std(ddof=1))
+    if (error := std / n**0.5) <= NO_SPREAD:
+        return Paired(mean, std, n, None, None, 1.0 if abs(mean) <= NO_SPREAD else None)
     try:
-        import scipy.special as special  # Student's t; scipy.stats takes long to load
+        from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes long to load
     except ImportError:
-        special = None
-    if error > NO_SPREAD and special is not None:
-        half = float(special.stdtrit(n - 1, 0.975)) * error
-        low, high = mean - half, mean + half
-        p_t = min(1.0, 2 * float(special.stdtr(n - 1, -abs(mean) / error)))
-    elif n > 1 and error <= NO_SPREAD and abs(mean) <= NO_SPREAD:
-        p_t = 1.0
-    return Paired(mean, std, n, low, high, p_t)
+        return Paired(mean, std, n, None, None, None)
+    half = float(stdtrit(n - 1, 0.975)) * error
+    p = min(1.0, 2 * float(stdtr(n - 1, -abs(mean) / error)))
+    return Paired(mean, std, n, mean - half, mean + half, p)

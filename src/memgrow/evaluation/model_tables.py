@@ -185,9 +185,10 @@ def stages_table(
         }
         rows.append(figures)
     left_out = {"on disk", "test"} if full else {"grew", "epochs", "parameters", "time"}
-    if len({stage.method for stage in history.stages}) < 2:
-        left_out |= set() if full else {"method"}
-    left_out |= {"forgot"} if task == REPLY else set()
+    if not full and len({stage.method for stage in history.stages}) < 2:
+        left_out.add("method")
+    if task == REPLY:
+        left_out.add("forgot")
     left_out |= {name for name in ("rows", "on disk") if all(row[name] == MISSING for row in rows)}
     names = [name for name in (rows or [{}])[0] if name not in left_out]
     texts = {"domain": True, "method": True, "date": False, "grew": True}  # whether they wrap

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import rich.progress
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -35,8 +35,7 @@ class ProgressBar:
             disable=not console.is_terminal,
             expand=True,
         )
-        self._task: TaskID | None = None
-        self._name = ""
+        self._task = self._bars.add_task("", visible=False, state="")
         self._logged = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -54,15 +53,13 @@ class ProgressBar:
             if time.monotonic() - self._logged >= LOG_EVERY_S:
                 self.say(Text(f"{name}: {state}"))
             return
-        if self._task is None or name != self._name:
-            self.clear()
-            self._name, self._task = name, self._bars.add_task(name, total=total, state=state)
-        self._bars.update(self._task, completed=done, total=total, state=state)
+        if self._bars.tasks[0].description != name:
+            self._bars.reset(self._task, description=name)  # with another estimate of the time left
+        self._bars.update(self._task, completed=done, total=total, state=state, visible=True)
 
     def clear(self) -> None:
-        if self._task is not None:
-            self._bars.remove_task(self._task)
-            self._task = None
+        """Hide the bar until the next step."""
+        self._bars.reset(self._task, visible=False, description="")
 
     def say(self, what: RenderableType) -> None:
         """Print above the bar."""
@@ -136,9 +133,8 @@ class Tracking:
         self._scalars({**scores, "test average": history.matrix.average()}, len(history.stages))
 
     def _scalars(self, values: dict[str, float | None], step: int) -> None:
-        if self.tracker is None:
-            return
-        for name, value in values.items():
-            if value is not None:
-                self.tracker.add_scalar(name, value, step)
-        self.tracker.flush()
+        if self.tracker is not None:
+            for name, value in values.items():
+                if value is not None:
+                    self.tracker.add_scalar(name, value, step)
+            self.tracker.flush()

@@ -35,8 +35,7 @@ class ReplyFigures:
 
     def to_json(self) -> dict[str, Any]:
         """Null is an infinite perplexity."""
-        plain: dict[str, Any] = finite(asdict(self))
-        return plain
+        return dict(finite(asdict(self)))
 
 
 def evaluate_replies(learner: Learner, domain: Domain, *, beam: int = 1) -> ReplyFigures:

@@ -184,7 +184,7 @@ def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
     """All plots of a report by name, as far as there is something to show."""
     matrix, measure, comparison = report.matrix, report.measure, report.comparison
     if max(len(matrix.rows), len(matrix.domains)) <= plots.MAX_MATRIX and any(row.scores for row in matrix.rows):
-        yield "matrix", plots.draw_matrices({"": matrix}, measure=measure)
+        yield "matrix", plots.draw_matrices({report.method: matrix}, measure=measure)
     if comparison is not None and len(comparison.results) > 1:
         yield "methods", plots.draw_comparison(comparison)
     if report.confusions:

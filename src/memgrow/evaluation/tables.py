@@ -1,6 +1,6 @@
 """Tables for the terminal and the report: one renderer, number formats, and the tables of scores and labels."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean, geometric_mean
@@ -113,10 +113,6 @@ class Measure:
     def lost_name(self) -> str:
         return "forgetting: perplexity, times its best" if self.is_perplexity else "forgetting, points"
 
-    def value(self, score: float) -> float:
-        """The number that people read: a perplexity, or a share out of 100."""
-        return perplexity_of(score) if self.is_perplexity else 100 * score
-
     def text(self, score: float | None, unit: bool = True) -> str:
         if score is None:
             return UNKNOWN
@@ -187,19 +183,20 @@ def domain_scores(matrix: AccuracyMatrix, domain: str) -> tuple[float | None, fl
 def matrix_table(matrix: AccuracyMatrix, title: str, digits: int = 1) -> Table:
     """Stages down, domains across; of many domains those that lost most, one row each."""
     learned_at = matrix.learned_at()
-    if max(len(matrix.rows), len(matrix.domains)) <= MAX_COLUMNS:
-
-        def cell(stage: int, domain: str) -> Text:
+    if max(len(matrix.rows), len(matrix.domains)) > MAX_COLUMNS:
+        return _long_matrix_table(matrix, title, digits)
+    rows: list[list[Cell]] = []
+    for stage, row in enumerate(matrix.rows):
+        rows.append(["+".join(row.learned)])
+        for domain in matrix.domains:
             learned = learned_at.get(domain, len(matrix.rows))
             style = "dim" if stage < learned else "bold" if stage == learned else ""
-            return Text(percent(matrix.score(stage, domain), digits=digits), style)
+            rows[-1].append(Text(percent(row.scores.get(domain), digits=digits), style))
+    return Table(title, ["after learning", *(Column(domain, right=True) for domain in matrix.domains)], rows)
 
-        cells: list[list[Cell]] = [
-            ["+".join(row.learned), *(cell(stage, domain) for domain in matrix.domains)]
-            for stage, row in enumerate(matrix.rows)
-        ]
-        return Table(title, ["after learning", *(Column(domain, right=True) for domain in matrix.domains)], cells)
-    found = {name: domain_scores(matrix, name) for name in learned_at}
+
+def _long_matrix_table(matrix: AccuracyMatrix, title: str, digits: int) -> Table:
+    found = {name: domain_scores(matrix, name) for name in matrix.learned_at()}
     lost = {name: (best or 0.0) - (last or 0.0) for name, (_, best, last) in found.items()}
     most = set(sorted(lost, key=lambda name: -lost[name])[:MAX_ROWS])
     rows = [
@@ -214,14 +211,6 @@ def matrix_table(matrix: AccuracyMatrix, title: str, digits: int = 1) -> Table:
 
 MAX_LABELS = 8  # of a confusion matrix in a terminal
 MISTAKES = 10  # shown instead for more labels
-REPLY_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # by metric: header and format
-    "examples": ("examples", "{:,.0f}".format),
-    "perplexity": ("perplexity", perplexity_text),
-    "bleu2": ("BLEU-2", "{:.2f}".format),
-    "distinct1": ("dist-1", "{:.3f}".format),
-    "distinct2": ("dist-2", "{:.3f}".format),
-    "length": ("length", "{:.1f}".format),
-}
 
 
 def scores_table(
@@ -230,25 +219,35 @@ def scores_table(
     confusions: Mapping[str, "Confusion"] | None = None,
 ) -> Table:
     """Accuracy and calibration error of each domain; with `uncalibrated`, more of calibration instead of labels."""
-    labels = confusions if not uncalibrated else None
-
-    def row(name: str, one: "Reliability") -> Iterator[str]:
-        yield from (name, f"{one.examples:,}", percent(one.accuracy))
-        if labels:
-            yield from (percent(labels[name].baseline), percent(labels[name].macro_f1))
-        yield percent(one.ece)
-        if uncalibrated:
-            yield from (percent(uncalibrated[name].ece), percent(one.confidence), f"{one.nll:.3f}")
-
-    names = ["examples", "accuracy, %", *(["baseline, %", "macro F1, %"] if labels else []), "ECE, %"]
-    names += ["at temperature 1", "confidence, %", "NLL"] if uncalibrated else []
-    return Table(None, ["domain", *numbers(*names)], [tuple(row(*one)) for one in scores.items()])
+    columns = {
+        "examples": {name: f"{one.examples:,}" for name, one in scores.items()},
+        "accuracy, %": {name: percent(one.accuracy) for name, one in scores.items()},
+    }
+    if confusions and not uncalibrated:
+        columns["baseline, %"] = {name: percent(one.baseline) for name, one in confusions.items()}
+        columns["macro F1, %"] = {name: percent(one.macro_f1) for name, one in confusions.items()}
+    columns["ECE, %"] = {name: percent(one.ece) for name, one in scores.items()}
+    if uncalibrated:
+        columns["at temperature 1"] = {name: percent(one.ece) for name, one in uncalibrated.items()}
+        columns["confidence, %"] = {name: percent(one.confidence) for name, one in scores.items()}
+        columns["NLL"] = {name: f"{one.nll:.3f}" for name, one in scores.items()}
+    rows = [(name, *(column[name] for column in columns.values())) for name in scores]
+    return Table(None, ["domain", *numbers(*columns)], rows)
 
 
 def replies_table(figures: Mapping[str, "ReplyFigures"]) -> Table:
-    shown = REPLY_COLUMNS.items()
-    rows = [(domain, *(written(getattr(one, name)) for name, (_, written) in shown)) for domain, one in figures.items()]
-    return Table(None, ["domain", *numbers(*(head for head, _ in REPLY_COLUMNS.values()))], rows)
+    rows = [
+        (
+            domain,
+            f"{one.examples:,}",
+            perplexity_text(one.perplexity),
+            f"{one.bleu2:.2f}",
+            *(f"{share:.3f}" for share in (one.distinct1, one.distinct2)),
+            f"{one.length:.1f}",
+        )
+        for domain, one in figures.items()
+    ]
+    return Table(None, ["domain", *numbers("examples", "perplexity", "BLEU-2", "dist-1", "dist-2", "length")], rows)
 
 
 def labels_table(domain: str, confusion: "Confusion") -> Table:
@@ -333,14 +332,13 @@ def stage_line(stage: Stage, task: str | None = None) -> Text:
 def summary_line(history: History, task: str | None = None) -> str:
     """Average and forgetting in one line, and which domains' forgetting is not known."""
     measure, matrix = measure_of_task(task), history.matrix
-    if measure.is_perplexity:
-        average, rise = measure.average(matrix), measure.forgetting(matrix)
-        parts = [] if average is None else [f"perplexity at the end {measure.text(average)} (geometric mean)"]
-        parts += [] if rise is None else [f"earlier domains: {rise:.2f} times their lowest perplexity"]
-    else:
-        average, lost = matrix.average(), matrix.forgetting()
-        parts = [] if average is None else [f"average accuracy at the end {percent(average)}"]
-        parts += [] if lost is None else [f"forgetting (best minus last) {percent(lost, sign=True)}"]
+    parts = []
+    if (average := measure.average(matrix)) is not None:
+        mean = f"perplexity at the end {measure.text(average)} (geometric mean)"
+        parts.append(mean if measure.is_perplexity else f"average accuracy at the end {percent(average)}")
+    if (lost := measure.forgetting(matrix)) is not None:
+        rise = f"earlier domains: {lost:.2f} times their lowest perplexity"
+        parts.append(rise if measure.is_perplexity else f"forgetting (best minus last) {percent(lost, sign=True)}")
     untested = [name for name in history.domains if matrix.score(-1, name) is None]
     if untested:
         parts[:1] = [f"forgetting of {listed(untested)} is not measured: no test examples (--watch FILE gives some)"]

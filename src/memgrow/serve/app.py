@@ -15,6 +15,8 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from memgrow import __version__
@@ -28,7 +30,6 @@ from memgrow.serve.logs import error_message, is_disk_full, log, write_to_stderr
 from memgrow.serve.service import Service
 
 PAGE = Path(__file__).parent / "page"
-MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 CONNECTIONS, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS = 512, 5, 20
 
 
@@ -50,10 +51,8 @@ def create_app(service: Service) -> Guard:
     )
     app.include_router(_reading(service))
     app.include_router(_changing(service))
-    for file in sorted(PAGE.iterdir()):  # read once: no address becomes a path
-        if media_type := MEDIA_TYPES.get(file.suffix):
-            path = "/" if file.name == "index.html" else f"/page/{file.name}"
-            app.add_api_route(path, _file(file.read_bytes(), media_type), include_in_schema=False)
+    app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)
+    app.mount("/page", StaticFiles(directory=PAGE))
     for kind in (MemgrowError, OSError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _error_response)
     return Guard(app, service)
@@ -242,13 +241,6 @@ async def _error_response(request: Request, error: Exception) -> Response:
     else:
         status = 500
     return _json({"detail": error_message(error)}, status)
-
-
-def _file(content: bytes, media_type: str) -> Any:
-    async def respond() -> Response:
-        return Response(content, media_type=media_type)
-
-    return respond
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -110,9 +110,9 @@ class JobQueue:
         open_jobs_folder(self.folder, model)
         self._publisher, self._settings = publisher, settings
         self._jobs: dict[str, Job] = {}  # in the order in which they were created
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._thread = ThreadPoolExecutor(1, "trainings")
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, name="trainings", daemon=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -140,18 +140,17 @@ class JobQueue:
                     continue
                 self._jobs[job.id] = job.model_copy(update={"state": "queued"}) if job.state == "training" else job
                 self._tidy(job)
-        self._thread.start()
+        for job in self._jobs.values():
+            self._thread.submit(self._continue, job.id)
 
     def stop(self) -> None:
         """End the running training; the next service resumes it."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-        self._thread.join()
+        self._stopped = True
+        self._thread.shutdown(cancel_futures=True)
 
     @property
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return not self._stopped
 
     # For clients
 
@@ -176,10 +175,9 @@ class JobQueue:
             folder.mkdir()
             self._check_upload(atomic_write(folder / f"{DATA}{suffix}", content.read()), job, new_labels)
             atomic_write(folder / RECORD, job.model_dump_json())
-            with self._changed:
-                folder.rename(self.folder / job.id)
-                self._jobs[job.id] = job
-                self._changed.notify_all()
+            folder.rename(self.folder / job.id)
+            self._jobs[job.id] = job
+        self._thread.submit(self._continue, job.id)
         log("job", id=job.id, state=job.state)
         return job
 
@@ -194,7 +192,7 @@ class JobQueue:
         return {**job.model_dump(), "seconds": seconds, **progress}
 
     def publish(self, number: str) -> dict[str, Any]:
-        with self._changed:
+        with self._lock:
             job = self._find(number)
             if job.state != "ready":
                 raise HTTPException(409, f"this training is {job.state}: only one that is ready can be published")
@@ -203,7 +201,7 @@ class JobQueue:
         return self.get(number)
 
     def discard(self, number: str) -> dict[str, Any]:
-        with self._changed:
+        with self._lock:
             job = self._find(number)
             if job.state not in ACTIVE:
                 raise HTTPException(409, f"this training is {job.state}: there is nothing to discard")
@@ -238,7 +236,7 @@ class JobQueue:
 
     def _update(self, job: Job, **changes: Any) -> Job:
         """Change a job in memory and on disk. If the disk is full it goes on from memory."""
-        with self._changed:
+        with self._lock:
             if changes.get("state", "training") != "training":
                 changes["ended"] = job.ended or time.time()
             job = self._jobs[job.id] = job.model_copy(update=changes)
@@ -265,49 +263,41 @@ class JobQueue:
 
     # In the thread
 
-    def _work(self) -> None:
-        for job in [one for one in self._jobs.values() if one.state == "ready" and one.publish]:
-            self._publish(job)  # the service was killed in between
-        while (next_job := self._next()) is not None:
-            try:
-                self._train(next_job)
-            except Exception as error:
-                log("training failed", error, id=next_job.id)
-                with self._changed:
-                    if (job := self._jobs[next_job.id]).state in ("queued", "training"):
-                        self._update(job, state="failed", error=error_message(error))
-            with self._changed:
-                ended = [job for job in self._jobs.values() if job.state not in ACTIVE]
-                for job in ended[:-MAX_ENDED]:
-                    del self._jobs[job.id]
-                    shutil.rmtree(self.folder / job.id, ignore_errors=True)
-
-    def _next(self) -> Job | None:
-        """Wait for the next job and begin it; None when the queue is stopped."""
-        with self._changed:
-            while not self._stopped:
-                for job in self._jobs.values():
-                    if job.state == "queued":
-                        return self._update(job, state="training", started=time.time())
-                self._changed.wait()
-        return None
+    def _continue(self, number: str) -> None:
+        """Train a queued job; publish one that was ready when the service was killed."""
+        with self._lock:
+            if (job := self._jobs[number]).state == "queued":
+                job = self._update(job, state="training", started=time.time())
+        try:
+            if job.state == "training":
+                self._train(job)
+            if (job := self._jobs[number]).state == "ready" and job.publish:
+                self._publish(job)
+        except Exception as error:
+            log("training failed", error, id=number)
+            with self._lock:
+                if (job := self._jobs[number]).state == "training":
+                    self._update(job, state="failed", error=error_message(error))
+        with self._lock:
+            ended = [job for job in self._jobs.values() if job.state not in ACTIVE]
+            for job in ended[:-MAX_ENDED]:
+                del self._jobs[job.id]
+                shutil.rmtree(self.folder / job.id, ignore_errors=True)
 
     def _train(self, job: Job) -> None:
         (self.folder / job.id / RESULT).unlink(missing_ok=True)
         error = self.run_trainer(job)
         if error and not self._is_over(job):
             error = self.run_trainer(job)  # once more: it resumes where it was killed
-        with self._changed:
+        with self._lock:
             if self._is_over(job):
                 self._tidy(self._jobs[job.id])
                 return
             result = _read_object(self.folder / job.id / RESULT)
             if "after" in result:
-                job = self._update(job, state="ready", progress=1.0, **result)
+                self._update(job, state="ready", progress=1.0, **result)
             else:
-                job = self._update(job, state="failed", error=str(result.get("error") or error))
-        if job.state == "ready" and job.publish:
-            self._publish(job)
+                self._update(job, state="failed", error=str(result.get("error") or error))
 
     def _is_over(self, job: Job) -> bool:
         return self._stopped or self._jobs[job.id].state != "training"
@@ -343,7 +333,7 @@ class JobQueue:
 
     def _publish(self, job: Job) -> Exception | None:
         """Make the trained model the served one; an error is recorded and comes back."""
-        with self._changed:
+        with self._lock:
             if self._jobs[job.id].state != "ready":
                 return None  # discarded meanwhile
             try:

@@ -133,15 +133,10 @@ def digest_of(folder: Path) -> str | None:
         return None
 
 
-def encoder_name(encoder: str) -> str:
-    """The name of an encoder; of a local folder only the last part of its path."""
-    return Path(encoder).name if Path(encoder).is_absolute() else encoder
-
-
 def _card(learner: Learner, name: str, digest: str, kept: Sequence[versions.SavedVersion]) -> dict[str, Any]:
     facts, settings, history = about(learner), asdict(learner.settings), learner.history.to_json()
-    if "encoder" in settings:
-        facts["encoder"] = settings["encoder"] = encoder_name(settings["encoder"])
+    if Path(settings.get("encoder", "")).is_absolute():  # the folder is no matter of clients
+        facts["encoder"] = settings["encoder"] = Path(settings["encoder"]).name
     return {
         "name": name,
         "kind": "responder" if learner.task == REPLY else "classifier",
