@@ -129,6 +129,17 @@ def test_retraining_has_more_patience_and_tells_whether_it_converged(stream, set
 
 
 SIZES = {"domains": 2, "train": 48, "validation": 12, "test": 12, "seed": 3}
+
+
+def test_the_lock_of_a_folder_follows_no_link(stream, settings, tmp_path):
+    (precious := tmp_path / "precious").write_text("mine")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / ".lock").symlink_to(precious)
+    with pytest.raises(OSError, match="link"):
+        compare(stream, ["finetune"], folder=tmp_path / "runs", seeds=[0], settings=settings, device="cpu", workers=1)
+    assert precious.read_text() == "mine"
+
+
 KILLED = f"""
 import sys
 from pathlib import Path

@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,3 +174,15 @@ def test_a_batch_gives_the_same_as_single_requests(two_domains: Any, stream: Str
         (alone,) = model.predict([example])
         assert found["label"] == alone["label"]
         assert found["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-6)
+
+
+def test_responses_are_serialized_off_the_event_loop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def dumps(value: Any) -> str:
+        threads.append(threading.current_thread().name)
+        return json.dumps(value)
+
+    monkeypatch.setattr("memgrow.serve.batching.json", SimpleNamespace(dumps=dumps))
+    assert serve().client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
+    assert [name.startswith("batches") for name in threads] == [True]
