@@ -1,6 +1,7 @@
 """Each command from end to end, on tiny data."""
 
 import json
+import random
 import sys
 from pathlib import Path
 
@@ -290,3 +291,21 @@ def test_test_files_are_remembered_so_that_forgetting_is_always_shown(memgrow, d
     assert "kitchen" not in tested("harbour")
     kitchen.unlink()
     assert "kitchen" not in tested("clinic")
+
+
+def test_rows_that_were_trained_on_are_never_test_rows(memgrow, tmp_path):
+    """A file without a split: its test rows are drawn, and the same ones are tested by every later command."""
+    rng = random.Random(0)
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("alpha", "beta")}
+    for path in files.values():
+        rows = [{"text": f"{rng.random():.9f} x", "label": rng.choice("ab")} for _ in range(60)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model, copied = tmp_path / "m", tmp_path / "copied.jsonl"
+    copied.write_bytes(files["alpha"].read_bytes())
+    memgrow.done("adapt", model, files["alpha"], *memgrow.tiny, "--limit", "4")
+    result = memgrow("adapt", model, files["beta"])
+    assert "differ" not in result.stderr
+    memgrow.done("adapt", model, files["beta"], "--again", "--watch", files["alpha"])
+    for path in (files["alpha"], copied):
+        (found,) = json.loads(memgrow.done("evaluate", model, path, "--calibration", "--json")).values()
+        assert found["examples"] == 4

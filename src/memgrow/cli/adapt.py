@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
     from memgrow.models import ModelSettings
     from memgrow.models.hub import EncoderFiles
-
-TESTS = "tests.json"  # in the model's folder: SHA-256 by path of test files
 
 
 @opt.grouped
@@ -55,6 +52,7 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
+    from memgrow.data.remembered import note_test_files, test_files
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
     from memgrow.storage.folder import hold
@@ -75,9 +73,12 @@ def adapt(
         names = chosen and list(dict.fromkeys([*chosen, *watch_names]))
         loaded = rows.load(data, names)
         stream, watched_too = _split_watched(loaded.stream, chosen or (), watch_names)
-        tests = [*watch_files, *_test_files(data, rows, loaded.stream)]
-        watched = load_for_evaluation(watch_files, rows.columns()) if watch_files else Loaded(Stream(()))
-        again_tested = _remembered(model, [*tests, *data], rows, {*stream.names, *watched.stream.names})
+        watched = Loaded(Stream(()))
+        if watch_files:
+            watched = load_for_evaluation(watch_files, rows.columns(), model=model)
+        again_tested = _remembered(
+            model, [*watch_files, *data, *(rows.test or ())], {*stream.names, *watched.stream.names}
+        )
         if learner is None:
             learner = create_model(settings, changes, method, stream)
             notice(f"{sizes_line(learner.settings, learner.training)} (--encoder and --set change it)")
@@ -101,7 +102,10 @@ def adapt(
                 keep_versions=keep_versions,
                 threads=settings.threads,
             )
-        _remember(model, tests)
+        with_tests = [one.name for one in loaded.stream if one.test]
+        files = test_files(data, rows.test or (), with_tests, loaded.drawn, by=rows.by is not None)
+        note_test_files(model, files, rows.columns(rows.group), rows.limit)
+        note_test_files(model, dict.fromkeys(watch_files, False), rows.columns(), None)
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
         console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
@@ -252,55 +256,23 @@ def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFile
     return replace(ours, weights=found.weights)
 
 
-def _test_files(data: Iterable[Path], rows: opt.TrainingDataOptions, stream: "Stream") -> list[Path]:
-    """Files of test examples, by their role, their name, or else a column of splits."""
-    from memgrow.data.files import domain_and_part
-
-    parts = {path: domain_and_part(path) for path in data}
-    if found := [*(rows.test or ()), *(path for path, (_, part) in parts.items() if part == "test")]:
-        return found
-    tested = {domain.name for domain in stream if domain.test}
-    return [
-        path for path, (name, _) in parts.items() if (name in tested if rows.by is None else len(tested) == len(stream))
-    ]
-
-
-def _remembered(
-    model: Path, given: Iterable[Path], rows: opt.TrainingDataOptions, names: Collection[str]
-) -> "list[Domain]":
+def _remembered(model: Path, given: Iterable[Path], names: Collection[str]) -> "list[Domain]":
     """Test domains of earlier calls that are not among `names`, from the files of then, if these are as they were."""
     from memgrow.data import load_for_evaluation
     from memgrow.data.disk import sha256_of
+    from memgrow.data.remembered import read_test_files
 
     found: list[Domain] = []
-    here = {str(path.absolute()) for path in given}
-    for path, sha256 in ((Path(place), sha256) for place, sha256 in _read_tests(model).items() if place not in here):
+    here = {path.absolute() for path in given}
+    for path, one in ((path, one) for path, one in read_test_files(model).items() if path not in here):
         try:
-            if sha256_of(path) != sha256:
+            if sha256_of(path) != one.sha256:
                 raise DataError("it has changed")
-            found += [one for one in load_for_evaluation([path], rows.columns()).stream if one.name not in names]
+            again = load_for_evaluation([path], one.columns, limit=one.limit, model=model)
+            found += [domain for domain in again.stream if domain.name not in names]
         except (MemgrowError, OSError) as error:
             notice(f"{path.name} was a test file of this model and is not read ({error}): --watch FILE gives one")
     return [one for one in found if one.test]
-
-
-def _remember(model: Path, tests: Iterable[Path]) -> None:
-    """Note the paths of test files for later calls. Exports and copies by `Learner.save` leave the note out."""
-    from memgrow.data.disk import atomic_write, pack_json, sha256_of
-
-    known = _read_tests(model)
-    new = known | {str(path.absolute()): sha256_of(path) for path in tests if path.is_file()}
-    if new != known:
-        atomic_write(model / TESTS, pack_json(new))
-
-
-def _read_tests(model: Path) -> dict[str, str]:
-    from memgrow.data.disk import read_json
-
-    with suppress(MemgrowError, OSError):
-        if isinstance(found := read_json(model / TESTS), dict):
-            return {str(path): str(sum) for path, sum in found.items()}
-    return {}
 
 
 def _files_and_names(watch: Sequence[Path]) -> tuple[list[Path], list[str]]:

@@ -69,7 +69,7 @@ def evaluate(
         if value:
             option, kind = f"--{name.replace('_', '-')}", "replies" if is_reply else "labels"
             raise SettingsError(f"{option} is not for models of {kind}: leave it out")
-    loaded = rows.load_for_evaluation(data)
+    loaded = rows.load_for_evaluation(data, model)
     if is_reply:
         found = {domain.name: evaluate_replies(learner, domain, beam=beam) for domain in loaded.stream}
         if as_json:

@@ -123,11 +123,11 @@ class DataOptions(FileOptions):
             labels=_label_names(self.map_label),
         )
 
-    def load_for_evaluation(self, paths: list[Path]) -> "Loaded":
+    def load_for_evaluation(self, paths: list[Path], model: Path) -> "Loaded":
         from memgrow.cli.app import split_names
         from memgrow.data import load_for_evaluation
 
-        return load_for_evaluation(paths, self.columns(), split_names(self.domains))
+        return load_for_evaluation(paths, self.columns(), split_names(self.domains), model=model)
 
 
 @dataclass

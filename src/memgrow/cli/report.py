@@ -51,7 +51,7 @@ def report(
         if method is not None:
             raise SettingsError(f"--method is for comparisons, and {what} is none: leave it out")
         learner = Learner.load(what, device)
-        loaded = rows.load_for_evaluation(data) if data else None
+        loaded = rows.load_for_evaluation(data, what) if data else None
         note_to_stderr(*(loaded.notices if loaded else ()))
         with progress_console().status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(loaded.stream) if loaded else ())

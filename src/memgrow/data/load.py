@@ -11,8 +11,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memgrow.data.disk import sha256_of
 from memgrow.data.domain import PARTS, Domain, Example, Stream
 from memgrow.data.files import check_file
+from memgrow.data.remembered import read_test_files
 from memgrow.data.rows import DEFAULT_COLUMNS, Columns, Record, Table, option, read_file, read_python_rows, splits_of
 from memgrow.errors import DataError, SettingsError, counted, listed, was_or_were
 
@@ -102,6 +104,7 @@ class Loaded:
     stream: Stream
     notices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # the notices that must not be missed
+    drawn: tuple[str, ...] = ()  # domains whose test rows were drawn from training rows
 
 
 def load_stream(
@@ -145,13 +148,33 @@ def load_rows(
 
 
 def load_for_evaluation(
-    paths: Paths, columns: Columns = DEFAULT_COLUMNS, domains: Sequence[str] | None = None, *, skip_empty: bool = False
+    paths: Paths,
+    columns: Columns = DEFAULT_COLUMNS,
+    domains: Sequence[str] | None = None,
+    *,
+    skip_empty: bool = False,
+    limit: int | None = None,
+    model: Path | None = None,
 ) -> Loaded:
-    """Files as test parts, whatever their names say; of a file with a split column its test rows."""
+    """Files as test parts, whatever their names say; of a file with a split column its test rows.
+
+    Of a file that the model in the folder `model` has learned, the test rows that were drawn then.
+    """
     files = _each(paths)
     _check_files(files)
-    tables = [(read_file(path, columns, skip_empty), "test") for path in files]
-    return load_tables(tables, columns, domains=domains, only_test=True)
+    known = {one.sha256: one for one in (read_test_files(model) if model else {}).values() if one.drawn}
+    learned = {path: known[digest] for path in files if known and (digest := sha256_of(path)) in known}
+    tables = [(read_file(path, columns, skip_empty), "test") for path in files if path not in learned]
+    if not learned:
+        return load_tables(tables, columns, domains=domains, limit=limit, only_test=True)
+    found = load_tables(tables, columns, limit=limit, only_test=True) if tables else Loaded(Stream(()))
+    stream, notices = list(found.stream), list(found.notices)
+    for path, one in learned.items():
+        again = load_stream(path, columns=one.columns, limit=one.limit, skip_empty=skip_empty)
+        stream += [Domain(domain.name, test=domain.test) for domain in again.stream]
+        notices.append(f"{path.name}: only its test rows are read, as the model has learned the others")
+    kept = [domain for domain in stream if domains is None or domain.name in domains]
+    return Loaded(Stream(kept), tuple(notices), found.warnings)
 
 
 Groups = dict[tuple[str, str], list[Record]]  # by domain and part
@@ -185,17 +208,18 @@ def load_tables(
             files.setdefault(key, {})[table.name] = None
     if unknown := [name for name in domains or () if name not in names]:
         raise DataError(f"the data has no domain {listed(unknown)}; it has {listed(names)}")
-    made, drawn = [], dict[str, list[str]]()  # files by what was drawn from them
+    made, drawn, drawn_tests = [], dict[str, list[str]](), list[str]()  # `drawn`: files by what was drawn from them
     for name in domains or names:
         parts = {part: merged.get((name, part), []) for part in (*PARTS, HELD_OUT)}
         if not only_test:
             sources = {part: " and ".join(files.get((name, part), ())) for part in parts}
+            drawn_tests += [] if parts["test"] else [name]
             for what, file in _draw_missing(name, parts, sources, columns.group, seed):
                 drawn.setdefault(what, []).append(file)
         kept = {part: fair_slice([one.example for one in parts[part]], limit, seed) for part in PARTS}
         made.append(Domain(name, **kept))
     notices += [f"{what} {listed(dict.fromkeys(some))}" for what, some in drawn.items()]
-    return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings))
+    return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings), tuple(drawn_tests))
 
 
 def _group(table: Table, role: str, notices: list[str]) -> Groups:

@@ -35,7 +35,11 @@ class Service(Collector):
         self.settings = settings = settings or ServeSettings()
         check_keep_versions(settings.keep_versions)
         # Settings that would stop every training are refused now.
-        watched = [one.name for one in load_for_evaluation(settings.watch).stream if one.test] if settings.watch else []
+        watched = (
+            [one.name for one in load_for_evaluation(settings.watch, model=folder).stream if one.test]
+            if settings.watch
+            else []
+        )
         self.publisher = Publisher(folder, settings)
         learned = self.publisher.current.learner.history.domains
         if settings.max_forgetting is not None and not settings.read_only and learned and not watched:

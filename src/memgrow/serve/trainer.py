@@ -79,7 +79,8 @@ def train(folder: Path, order: Order) -> dict[str, Any]:
     learner = Learner.load(order.model, order.device)
     allow_tf32(learner.device)
     domain = load_upload(folder / f"{DATA}{order.suffix}", order.domain, order.columns)
-    watched = [one for one in load_for_evaluation(order.watch).stream if one.name != domain.name] if order.watch else []
+    again = load_for_evaluation(order.watch, model=Path(order.model)).stream if order.watch else ()
+    watched = [one for one in again if one.name != domain.name]
     before = {name: score for row in learner.history.matrix.rows for name, score in row.scores.items()}
     for one in (domain, *watched):
         if one.test:  # a label that the model does not have yet counts as wrong
