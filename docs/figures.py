@@ -594,6 +594,24 @@ def readings() -> str:
     return table(header, rows, f"{about} From {command(found)}.")
 
 
+def sure() -> str:
+    """What the mean for unsure texts gives, at the limit that the rule chose."""
+    found = read("memory/sure")
+    limit, rows = str(found["chosen"]), []
+    for stream, one in found["streams"].items():
+        gap = one["less newest"]
+        bounds = "-" if gap["low"] is None else f"{gap['mean']:+.1f} [{gap['low']:+.1f}, {gap['high']:+.1f}]"
+        shown = [one[name] for name in ("last", "conflict", limit, "mean", "told")]
+        alone = f"{100 * one['alone'][limit]:.0f}"
+        rows.append([stream, str(len(one["seeds"])), *(f"{value:.1f}" for value in shown), alone, bounds])
+    header = ("stream", "seeds", "newest", "conflict", f"mean below {limit}", "mean", "told", "sure, %")
+    gap, ceiling = found["less multi-task"], found["multi-task"]["accuracy"]
+    about = f"Average accuracy at the end, %; *sure*: texts that the newest weights answer alone. The {limit} rule on "
+    about += f"sentiment, {found['sentiment']['runs']} runs: {found['sentiment']['accuracy']:.1f}; multi-task "
+    about += f"{ceiling:.1f}, difference {gap['mean']:+.1f} [{gap['low']:+.1f}, {gap['high']:+.1f}]."
+    return table((*header, "less newest"), rows, f"{about} From {command(found)}.")
+
+
 def tiers() -> str:
     found = read("memory/tiers")
     low, high, _ = found["rules"]["chosen"]
@@ -796,6 +814,7 @@ NAMED = (
     privacy_keys,
     readings,
     memory_cost,
+    sure,
     tiers,
     default_settings,
     false_positives,

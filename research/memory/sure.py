@@ -121,14 +121,13 @@ def choose() -> None:
         row["alone"] = {limit: round(fmean(alone(one, limit) for one in runs), 3) for limit in map(str, SURE)}
         row["less newest"] = difference([one[chosen] for one in figures], [one["last"] for one in figures])
         found[name] = row
-    by_seed: dict[int, list[float]] = defaultdict(list)
-    for runs in sentiment.values():
-        for one in runs:
-            by_seed[one["seed"]].append(summary(one, "test")[chosen])
-    seeds = sorted(by_seed.keys() & together.keys())
+    ends = [summary(one, "test")[chosen] for runs in sentiment.values() for one in runs]
+    third = json.loads((RESULTS / "readings.json").read_text(encoding="utf-8"))["streams"]["sentiment-1"]
+    ceiling = fmean(together.values()) if together else third[TOGETHER]["last"]
     value = {"command": "python -m research.memory.sure choose", "chosen": float(chosen), "validation": validation}
-    value[TOGETHER] = {"seeds": seeds, "accuracy": round(fmean(together.values()), 2) if together else None}
-    value["less multi-task"] = difference([fmean(by_seed[seed]) for seed in seeds], [together[seed] for seed in seeds])
+    value[TOGETHER] = {"seeds": sorted(together) or third[TOGETHER]["seeds"], "accuracy": round(ceiling, 2)}
+    value["sentiment"] = {"runs": len(ends), "accuracy": round(fmean(ends), 2)}
+    value["less multi-task"] = difference(ends, [ceiling] * len(ends))
     (RESULTS / "sure.json").write_text(json.dumps({**value, "streams": found}, indent=1) + "\n", "utf-8")
     print(json.dumps({**value, "streams": found}, indent=1))
 

@@ -39,7 +39,7 @@ READINGS = ("conflict", "mean", "always")
 # recurrent network, and of an encoder. Chosen in research/memory.
 RECURRENT_LIMIT, RECURRENT_ERRORS = 0.8, 1.0
 ENCODER_LIMIT, ENCODER_ERRORS = 0.5, 0.0
-SURE = 0.98  # the probability of a label from which on the newest model needs no second opinion: see research/memory
+SURE = 0.995  # the probability of a label from which on the newest model needs no second opinion: see research/memory
 
 
 @dataclass(frozen=True)
