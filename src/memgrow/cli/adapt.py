@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import console, notice, progress_console, say, split_names, write_json
+from memgrow.cli.app import console, notice, progress_console, say, say_verdict, split_names, write_json
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
+    from memgrow.evaluation.model_tables import verdict_of
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
     from memgrow.storage.folder import hold
@@ -105,10 +106,12 @@ def adapt(
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
         console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
+        if (verdict := verdict_of(learner)).lost:
+            say_verdict(verdict)
         say(summary_line(learner.history, learner.task))
         if as_json:
-            new = [stage.to_json() for stage in stages]
-            write_json({"model": str(model), "stages": new, "history": learner.history.to_json()}, indent=1)
+            found = {"stages": [stage.to_json() for stage in stages], "history": learner.history.to_json()}
+            write_json({"model": str(model), **found, "verdict": asdict(verdict)}, indent=1)
         say(f"Saved as {model}." if stages else f"Nothing new to learn: {model} is unchanged.")
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from memgrow.data import Example
+    from memgrow.evaluation.model_tables import Verdict
     from memgrow.learner import Learner
 
 
@@ -64,6 +65,12 @@ def say(sentence: str, style: str = "", soft_wrap: bool = False) -> None:
     """Print a sentence, in which nothing is markup; soft_wrap: as one line."""
     if sentence:
         console.print(Text(sentence, style), soft_wrap=soft_wrap)
+
+
+def say_verdict(verdict: "Verdict") -> None:
+    """Print whether a model has forgotten, by a colour too."""
+    colours = {"green": "green", "amber": "yellow", "red": "red", "unknown": "dim"}
+    say(f"{verdict.title}: {verdict.sentence}", colours[verdict.level])
 
 
 def progress_console() -> Console:

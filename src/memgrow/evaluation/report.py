@@ -60,6 +60,7 @@ class Report:
     tested: Table | None = None  # scores on the data that was given
     confusions: Mapping[str, Confusion] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    test_examples: Mapping[str, int] = field(default_factory=dict)  # by domain, as far as known
 
     @property
     def path(self) -> str:
@@ -68,7 +69,7 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict:
         over_seeds = self.comparison.summary[self.method]["forgetting"].mean if self.comparison is not None else None
-        return judge(self.matrix, self.measure, over_seeds)
+        return judge(self.matrix, self.measure, self.test_examples, over_seeds)
 
     @cached_property
     def ceiling(self) -> AccuracyMatrix | None:
@@ -116,6 +117,7 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
             "training": asdict(learner.training),
             "method": asdict(learner.options),
         },
+        test_examples=history.test_examples,
     )
 
 
@@ -126,6 +128,7 @@ def report_of_comparison(
     *,
     failures: Sequence[str] = (),
     method: str | None = None,
+    test_examples: Mapping[str, int] | None = None,
 ) -> Report:
     """A comparison; it is about `method`, or the best method that sees no old data."""
     if not comparison.results:
@@ -144,6 +147,7 @@ def report_of_comparison(
         comparison=comparison,
         failures=tuple(failures),
         settings=settings,
+        test_examples=test_examples or {},
     )
 
 
@@ -162,7 +166,8 @@ def read_results(path: Path, method: str | None = None) -> Report:
             return report_of_comparison(Demo.from_json(value).comparison, name, settings, method=method)
         comparison = Comparison.from_json(value["methods"], value["measure"])
         failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
-        return report_of_comparison(comparison, name, settings, failures=failures, method=method)
+        tests = {domain: int(parts["test"]) for domain, parts in value.get("domains", {}).items()}
+        return report_of_comparison(comparison, name, settings, failures=failures, method=method, test_examples=tests)
     except MemgrowError:
         raise
     except (*DAMAGED, StopIteration) as error:  # of any unexpected value
@@ -237,8 +242,11 @@ def render(report: Report, now: datetime | None = None) -> str:
 def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
     matrix, measure = report.matrix, report.measure
     lost = ((name, measure.lost_text(measure.lost_of(matrix, name))) for name in matrix.learned_at())
-    rows = [(name, *map(measure.text, domain_scores(matrix, name)), text) for name, text in lost]
-    yield "domains", Table(None, ["domain", *numbers("when learned", "best", "now", "lost")], rows)
+    tests = {name: f"{count:,}" for name, count in report.test_examples.items()}
+    rows = [
+        (name, *map(measure.text, domain_scores(matrix, name)), text, tests.get(name, MISSING)) for name, text in lost
+    ]
+    yield "domains", Table(None, ["domain", *numbers("when learned", "best", "now", "lost", "test rows")], rows)
     if report.comparison is not None and len(report.comparison.results) > 1:
         yield "methods", compared_table(report.comparison, len(report.seeds))
     if report.history is not None and report.history.stages:

@@ -117,6 +117,7 @@ def assemble(config: LearnerConfig, like: LearnerState, parts: Sequence[DomainPa
             AccuracyMatrix(tuple(Row(part.stage.learned, dict(part.scores)) for part in parts)),
             dict(like.history.baseline),
             {part.name: part.labels for part in parts},
+            dict(like.history.test_examples),
         ),
         calibration=Calibration(temperature, calibrated),
         reference=Reference({part.name: part.reference for part in parts if part.reference is not None}),
@@ -139,7 +140,7 @@ def without(config: LearnerConfig, state: LearnerState, name: str) -> LearnerSta
         # Scores were measured with the domain from its stage on.
         kept = [replace(one, scores=_other(one.scores, name) if i < number else {}) for i, one in enumerate(parts)]
         found = assemble(config, state, [one for one in kept if one.name != name])
-        found.history.baseline = _other(found.history.baseline, name)
+        _forget_tests(found.history, name)
         return found
     return _without_chained(state, name, memory)
 
@@ -162,7 +163,8 @@ def _without_chained(state: LearnerState, name: str, memory: DomainMemory) -> Le
     history = copy.deepcopy(state.history)
     del history.stages[number]
     rows = [Row(row.learned, _other(row.scores, name)) for i, row in enumerate(history.matrix.rows) if i != number]
-    history.matrix, history.baseline = AccuracyMatrix(tuple(rows)), _other(history.baseline, name)
+    history.matrix = AccuracyMatrix(tuple(rows))
+    _forget_tests(history, name)
     history.labels = _other(history.labels, name)
     calibrated = {
         one: replace(found, stage=found.stage - (found.stage > number + 1))
@@ -177,6 +179,10 @@ def _without_chained(state: LearnerState, name: str, memory: DomainMemory) -> Le
         calibration=replace(state.calibration, domains=calibrated),
         reference=Reference(_other(state.reference.domains, name)),
     )
+
+
+def _forget_tests(history: History, name: str) -> None:
+    history.baseline, history.test_examples = _other(history.baseline, name), _other(history.test_examples, name)
 
 
 def _other(values: Mapping[str, Any], name: str) -> dict[str, Any]:
