@@ -218,7 +218,7 @@ class Learner:
         if self._has_default_sizes and self.model is None:
             if vectors is not None and not config.model.is_pretrained:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
-            progress.note(sizes_line(config.model, config.training))
+            progress.note(sizes_line(config.model, config.training, len(stage.train), config.method.closed_form))
         if vectors is not None:
             if config.model.is_pretrained:
                 raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use encoder lstm")
@@ -241,7 +241,8 @@ class Learner:
             resume.clear()
         self.config, self.state = config, state
         # Last, so that learner and folder agree whatever a warning leads to.
-        weak = weak_scores(stage, record.validation, state.history.matrix.rows[-1].scores, advice_for(config))
+        advice = advice_for(config, record.epochs)
+        weak = weak_scores(stage, record.validation, state.history.matrix.rows[-1].scores, advice)
         for warning in (*weak, *(forgetting_warnings(state.history) if stage.labels else ())):
             warn(progress, warning)
         return record

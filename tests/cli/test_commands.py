@@ -165,6 +165,12 @@ def test_watch_reads_a_stream_of_texts(memgrow, jsonl, tmp_path):
 # inspect, undo, export, methods
 
 
+def test_the_version_comes_first(memgrow):
+    first, second, *_ = memgrow.done("--version").splitlines()
+    assert first.startswith("memgrow 1")
+    assert second.startswith("not fetched yet: encoder")
+
+
 def test_inspect_shows_history_versions_and_attention(memgrow, made):
     text = memgrow.done("inspect", made, "the stew was warm", "it was hot")
     assert "kitchen" in text

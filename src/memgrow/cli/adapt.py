@@ -81,7 +81,9 @@ def adapt(
         again_tested = _remembered(model, [*tests, *data], rows, {*stream.names, *watched.stream.names})
         if learner is None:
             learner = create_model(settings, changes, method, stream)
-            notice(f"{sizes_line(learner.settings, learner.training)} (--encoder and --set change it)")
+            count = sum(len(one.train) for one in (stream if learner.method.joint else stream[:1]))
+            sizes = sizes_line(learner.settings, learner.training, count, learner.method.closed_form)
+            notice(f"{sizes} (--encoder and --set change it)")
         notice(*loaded.notices, *watched.notices)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.vectors = None

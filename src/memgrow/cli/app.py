@@ -275,9 +275,10 @@ def _print_version(wanted: bool) -> None:
 
         from memgrow.models.hub import DEFAULT_ENCODER, KNOWN
 
-        ready = "ready" if KNOWN[DEFAULT_ENCODER].is_here() else f"encoder {DEFAULT_ENCODER} not fetched yet"
         python = ".".join(map(str, sys.version_info[:3]))
-        print(f"{ready}: memgrow {__version__} (torch {version('torch')}, Python {python})")
+        print(f"memgrow {__version__} (torch {version('torch')}, Python {python})")
+        if not KNOWN[DEFAULT_ENCODER].is_here():
+            print(f"not fetched yet: encoder {DEFAULT_ENCODER}, which the first adapt fetches")
         if lacking := [extra for extra, package in EXTRAS.items() if find_spec(package) is None]:
             print(f"not installed: {', '.join(f'memgrow[{extra}]' for extra in lacking)}")
         raise typer.Exit

@@ -79,7 +79,7 @@ def compare(
     loaded = _open(stream, rows)
     is_dialogue = any(domain.has_replies for domain in loaded)
     usual = asked.defaults(device, methods=[*names, asked.method], replies=is_dialogue, vectors=vectors)
-    used = _settings(asked, usual, vectors, is_public=all(name in CORPORA for name in stream))
+    used = _settings(asked, usual, vectors, loaded, is_public=all(name in CORPORA for name in stream))
     names = names or [*comparing.usual_methods(used.model, is_dialogue), *([asked.method] if asked.method else [])]
     sizes = [sum(len(getattr(domain, part)) for domain in loaded) for part in PARTS]
     say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
@@ -128,6 +128,8 @@ def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended:
     else:
         average = 100 * (outcome.matrix.average() or 0.0)
         said = f"average {average:.1f}, {counted(round(outcome.seconds), 'second')}"
+        for sentence in outcome.notes:
+            bar.say(Text(f"{run}: {sentence}", "dim"))
     bar.say(Text(f"{run}: {said} ({ended} of {total})"))
     bar.show("runs", ended, total, f"{ended} of {total}")
 
@@ -147,7 +149,9 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
     return loaded.stream
 
 
-def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None, *, is_public: bool) -> "Settings":
+def _settings(
+    asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None, stream: "Stream", *, is_public: bool
+) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
     from memgrow.training.settings import sizes_line
@@ -164,7 +168,7 @@ def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None
             usual = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
         model = asked.model(usual.model, vectors)
     settings = Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
-    say(sizes_line(model, settings.training), "dim")
+    say(sizes_line(model, settings.training, len(stream[0].train)), "dim")
     return settings
 
 

@@ -7,11 +7,13 @@ from functools import cached_property
 
 from memgrow.data import Domain, Example
 from memgrow.data.rows import check_text
-from memgrow.errors import DataError, SettingsError, listed
+from memgrow.errors import DataError, SettingsError, counted, listed
 from memgrow.evaluation.history import History
+from memgrow.evaluation.metrics import margin
 from memgrow.methods import MethodSpec
 from memgrow.models import REPLY
 
+USEFUL = 0.2  # of accuracy above the majority-class baseline: where chance may hide as much, nothing is said of use
 MUCH = 0.1  # of accuracy: more is forgotten only by mistake
 TEXTS = {"text": 1, "pair": 2, REPLY: 1}  # texts in an example of each task
 EXPECTED = {"text": "one text", "pair": "two texts", REPLY: "one message"}
@@ -164,9 +166,11 @@ def weak_scores(
     for name, (examples, score, part) in found.items():
         label, share = majority(examples)
         if score <= share < 1:
+            few = margin(score, len(examples)) > USEFUL
+            found_out = "too few rows to tell if it has learned anything" if few else "it has learned nothing of use"
             yield (
-                f"{name}: {part} accuracy is {100 * score:.1f}%, no better than always predicting {label} "
-                f"({100 * share:.1f}%): it has learned nothing of use; {advice}"
+                f"{name}: {part} accuracy is {100 * score:.1f}% on {counted(len(examples), 'row')}, no better than "
+                f"always predicting {label} ({100 * share:.1f}%): {found_out}; {advice}"
             )
 
 
