@@ -166,6 +166,13 @@ def test_a_new_model_says_how_long_it_trains_first_and_later():
     assert "epoch" not in sizes_line(usual.model, usual.training, 64, closed_form=True)
 
 
+def test_why_a_model_has_no_drift_statistics_is_told(tiny, stream):
+    for drift, why in ((True, "fewer than 100 different"), (False, "drift=false")):
+        learner = make(tiny, TrainingSettings(epochs=1, drift=drift))
+        learner.adapt(stream[0])
+        assert why in learner.drift_monitor().report().sentence
+
+
 def test_other_test_examples_than_before_are_told(tiny, short, stream):
     learner, told = make(tiny, short), Told()
     learner.adapt(stream[0])
@@ -216,6 +223,7 @@ def test_domains_that_cannot_be_learnt_are_refused_in_a_sentence(tiny, short, st
     learner = make(tiny, short)
     refused(learner, Domain("x"), DataError, "x has no train examples")
     refused(learner, Domain("x", train), DataError, "x has no validation examples")
+    refused(learner, Domain("x", train[:1]), DataError, "x has 1 row: give at least 4")
     refused(learner, Domain("x", one, validation), DataError, r"x have the label neutral .*at least two labels")
     refused(learner, Domain("x", mixed, validation), DataError, "notes.jsonl, line 3: this model reads two texts")
 

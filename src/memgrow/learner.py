@@ -19,7 +19,7 @@ from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors, detect
 from memgrow.errors import DataError, ModelError, SettingsError, listed
 from memgrow.evaluation.calibration import Calibration, Reliability, reliability
-from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
+from memgrow.evaluation.drift import ALPHA, TOO_FEW, WINDOW, DriftMonitor, Reference
 from memgrow.evaluation.history import History, Stage
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
@@ -429,7 +429,13 @@ class Learner:
         vocabulary = None if self.settings.is_pretrained else self.vocabulary
         tokenizer = word_tokenizer(self.settings)
         learned = self.history.domains
-        return DriftMonitor(self.reference, vocabulary, learned, tokenizer=tokenizer, window=window, alpha=alpha)
+        why_none = TOO_FEW
+        if not self.training.drift:
+            why_none = "it was trained with drift=false"
+        elif all(stage.date is None for stage in self.history.stages):
+            why_none = "it was saved by an early version of memgrow; the next domain adds them"
+        options: dict[str, Any] = {"tokenizer": tokenizer, "window": window, "alpha": alpha, "why_none": why_none}
+        return DriftMonitor(self.reference, vocabulary, learned, **options)
 
     def split(self, domain: Domain, name: Split, unknown_labels: bool = False) -> Encoded:
         """One split of a domain, encoded."""

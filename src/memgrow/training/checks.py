@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memgrow.data import Domain, Example
+from memgrow.data.domain import PARTS
 from memgrow.data.rows import check_text
 from memgrow.errors import DataError, SettingsError, counted, listed
 from memgrow.evaluation.history import History
@@ -14,6 +15,7 @@ from memgrow.methods import MethodSpec
 from memgrow.models import REPLY
 
 USEFUL = 0.2  # of accuracy above the majority-class baseline: where chance may hide as much, nothing is said of use
+MIN_ROWS = 4  # of a domain: two labels to learn, one row to validate and one to test
 MUCH = 0.1  # of accuracy: more is forgotten only by mistake
 TEXTS = {"text": 1, "pair": 2, REPLY: 1}  # texts in an example of each task
 EXPECTED = {"text": "one text", "pair": "two texts", REPLY: "one message"}
@@ -57,6 +59,10 @@ def check_stage(domains: Sequence[Domain], task: str | None, labels: Sequence[st
     for domain in domains:
         for part in ("train", "validation"):
             if not getattr(domain, part):
+                if 0 < (count := sum(len(getattr(domain, one)) for one in PARTS)) < MIN_ROWS:
+                    raise DataError(
+                        f"{domain.name} has {counted(count, 'row')}: give at least {MIN_ROWS}, for training, validation and test"
+                    )
                 raise DataError(f"{domain.name} has no {part} examples: give more rows or a file for that part")
     first = domains[0].train[0]
     task = task or (REPLY if first.reply is not None else "pair" if first.pair is not None else "text")

@@ -196,7 +196,7 @@ FORMAT, ABOUT = 1, "memgrow"
 
 def export_domain(config: LearnerConfig, state: LearnerState, name: str, path: str | Path) -> None:
     """Write an independent domain as a file."""
-    part = next((one for one in _independent_parts(state) if one.name == name), None)
+    part = next((one for one in _independent_parts(state, "export a domain") if one.name == name), None)
     if part is None:
         raise ModelError(f"there is no domain {name!r}; there are {', '.join(state.history.domains)}")
     about = {
@@ -217,7 +217,7 @@ def export_domain(config: LearnerConfig, state: LearnerState, name: str, path: s
 
 def import_domain(config: LearnerConfig, state: LearnerState, path: str | Path) -> tuple[LearnerState, str]:
     """The state with the domain of a file, and the domain's name."""
-    parts, path = _independent_parts(state), Path(path)
+    parts, path = _independent_parts(state, "take in a domain"), Path(path)
     if not path.is_file():
         raise ModelError(f"{path} is not a file: check the name")
     try:
@@ -233,10 +233,10 @@ def import_domain(config: LearnerConfig, state: LearnerState, path: str | Path) 
     return found, part.name
 
 
-def _independent_parts(state: LearnerState) -> list[DomainPart]:
+def _independent_parts(state: LearnerState, what: str) -> list[DomainPart]:
     if state.memory is None or not state.memory.independent:
         raise ModelError(
-            "only independent domains are files, and this model has none: train one with --method lora+memory "
+            f"the model cannot {what}, as its domains are not independent: train a new one with --method lora+memory "
             "--set independent=true"
         )
     return parts_of(state)
