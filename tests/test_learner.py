@@ -221,9 +221,9 @@ def test_domains_that_cannot_be_learnt_are_refused_in_a_sentence(tiny, short, st
     one = tuple(e for e in train if e.label == "neutral")
     mixed = (*train, Example("alone", None, "neutral", where="notes.jsonl, line 3"))
     learner = make(tiny, short)
-    refused(learner, Domain("x"), DataError, "x has no train examples")
-    refused(learner, Domain("x", train), DataError, "x has no validation examples")
-    refused(learner, Domain("x", train[:1]), DataError, "x has 1 row: give at least 4")
+    refused(learner, Domain("x"), DataError, "x has 0 rows and no train examples")
+    refused(learner, Domain("x", train), DataError, "x has 48 rows and no validation examples")
+    refused(learner, Domain("x", train[:1]), DataError, "x has 1 row and no validation examples: give at least 4")
     refused(learner, Domain("x", one, validation), DataError, r"x have the label neutral .*at least two labels")
     refused(learner, Domain("x", mixed, validation), DataError, "notes.jsonl, line 3: this model reads two texts")
 

@@ -59,11 +59,9 @@ def check_stage(domains: Sequence[Domain], task: str | None, labels: Sequence[st
     for domain in domains:
         for part in ("train", "validation"):
             if not getattr(domain, part):
-                if 0 < (count := sum(len(getattr(domain, one)) for one in PARTS)) < MIN_ROWS:
-                    raise DataError(
-                        f"{domain.name} has {counted(count, 'row')}: give at least {MIN_ROWS}, for training, validation and test"
-                    )
-                raise DataError(f"{domain.name} has no {part} examples: give more rows or a file for that part")
+                count = sum(len(getattr(domain, one)) for one in PARTS)
+                few = f"{domain.name} has {counted(count, 'row')} and no {part} examples"
+                raise DataError(f"{few}: give at least {max(MIN_ROWS, count + 1)} rows, or a file for that part")
     first = domains[0].train[0]
     task = task or (REPLY if first.reply is not None else "pair" if first.pair is not None else "text")
     new = sorted({label for domain in domains for label in domain.labels}.difference(labels or ()))
