@@ -401,6 +401,12 @@ class Learner:
         with self.suited_threads():
             return {domain.name: model.score(self.split(domain, split)) for domain in given}
 
+    def accuracy_with_domain(self, domains: Iterable[Domain]) -> dict[str, float]:
+        """Test accuracy where the domain of each text is given, of domains that are read from a domain memory."""
+        memory = self.classifier().memory
+        known = memory.names if memory is not None and memory.routes else []
+        return {one.name: self.for_domain(one.name).evaluate(one) for one in domains if one.name in known}
+
     def correct(self, domain: Domain, split: Split = "test") -> list[bool]:
         """For each example of a split, whether its label is predicted; never where the model lacks the label."""
         with self.suited_threads():

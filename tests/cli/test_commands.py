@@ -113,7 +113,9 @@ def test_predict_reads_arguments_files_and_standard_input(memgrow, made_of_texts
 
 def test_predict_writes_csv(memgrow, made_of_texts, jsonl, tmp_path):
     file = jsonl(tmp_path / "texts.jsonl", [{"id": n, "text": "a fine lamp", "label": "x"} for n in (1, 2)])
-    memgrow.done("predict", made_of_texts, "--file", file, "-o", tmp_path / "out.csv")
+    result = memgrow("predict", made_of_texts, "--file", file, "-o", tmp_path / "out.csv")
+    assert " ".join(result.stderr.split()).startswith("2 rows written to")
+    assert result.stdout == ""
     header, *rows = (tmp_path / "out.csv").read_text().splitlines()
     assert header == "id,text,given_label,label,probability,probability_bad,probability_good"
     assert len(rows) == 2

@@ -1,7 +1,7 @@
 """The report: a model, a comparison or the demo as one self-contained HTML page."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,11 @@ from memgrow.evaluation.tables import (
     scores_table,
 )
 from memgrow.learner import Learner
-from memgrow.methods import find_method
-from memgrow.models import REPLY
+from memgrow.methods import MethodSettings, find_method
+from memgrow.models import REPLY, PretrainedSettings
+from memgrow.models.base import PRETRAINED
 from memgrow.storage.checkpoint import DAMAGED
+from memgrow.training.settings import defaults_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +45,19 @@ if TYPE_CHECKING:
 GENERATOR = "memgrow report"  # marks a page, which a later report may replace
 RESULTS = ("compare.json", "demo.json")
 MAX_SLOPES = 12
+# Settings that a pretrained encoder, and a model without slots, do not use.
+OF_RECURRENT = {
+    "min_documents",
+    "embedding",
+    "hidden",
+    "slot_size",
+    "layers",
+    "bidirectional",
+    "tied",
+    "lowercase",
+    "min_count",
+}
+OF_SLOTS = {"slot_size", "memory_layers", "memory", "key_size", "best"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,8 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
     elif tested:
         confusions = {one.name: confusion_of(learner.labels or (), *learner.logits(one)) for one in tested}
         uncalibrated = {domain.name: learner.reliability(domain, temperature=1.0) for domain in tested}
-        scores = scores_table({domain.name: learner.reliability(domain) for domain in tested}, uncalibrated)
+        found = {domain.name: learner.reliability(domain) for domain in tested}
+        scores = scores_table(found, uncalibrated, given=learner.accuracy_with_domain(tested))
     return Report(
         name,
         learner.method.name,
@@ -253,7 +269,7 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
         yield "stages", stages_table(report.history, "reply" if report.measure.is_perplexity else None, full=True)
     settings = {
         title: [(name, MISSING if value is None else str(value)) for name, value in values.items()]
-        for title, values in report.settings.items()
+        for title, values in _used_settings(report).items()
     }
     settings["versions"] = [
         ("seeds", listed(map(str, report.seeds))),
@@ -261,3 +277,19 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
         ("torch", torch.__version__),
     ]
     yield "settings", {title: Table(None, ["setting", "value"], rows) for title, rows in settings.items()}
+
+
+def _used_settings(report: Report) -> dict[str, dict[str, Any]]:
+    """The settings that the method and the model use, and those that differ from the defaults."""
+    model = report.settings.get("model", {})
+    is_encoder = model.get("cell") == PRETRAINED
+    usual = defaults_for(PretrainedSettings() if is_encoder else None)
+    defaults = {**asdict(usual.training), **asdict(usual.options), **asdict(usual.model)}
+    unused = {one.name for one in fields(MethodSettings)} - {"slots"}
+    unused -= set() if report.method in REFERENCES else find_method(report.method, retired=True).reads()
+    unused |= OF_RECURRENT if is_encoder else set()
+    unused |= set() if model.get("slots") else OF_SLOTS
+    return {
+        title: {name: one for name, one in values.items() if name not in unused or one != defaults.get(name)}
+        for title, values in report.settings.items()
+    }
