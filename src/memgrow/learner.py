@@ -435,12 +435,10 @@ class Learner:
         vocabulary = None if self.settings.is_pretrained else self.vocabulary
         tokenizer = word_tokenizer(self.settings)
         learned = self.history.domains
-        why_none = TOO_FEW
-        if not self.training.drift:
-            why_none = "it was trained with drift=false"
-        elif all(stage.date is None for stage in self.history.stages):
-            why_none = "it was saved by an early version of memgrow; the next domain adds them"
-        options: dict[str, Any] = {"tokenizer": tokenizer, "window": window, "alpha": alpha, "why_none": why_none}
+        early = "it was saved by an early version; the next domain adds them"
+        known = TOO_FEW if any(stage.date for stage in self.history.stages) else early
+        why = known if self.training.drift else "it was trained with drift=false"
+        options: dict[str, Any] = {"tokenizer": tokenizer, "window": window, "alpha": alpha, "why_none": why}
         return DriftMonitor(self.reference, vocabulary, learned, **options)
 
     def split(self, domain: Domain, name: Split, unknown_labels: bool = False) -> Encoded:

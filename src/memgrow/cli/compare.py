@@ -68,6 +68,7 @@ def compare(
     from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.evaluation.ray_executor import check_place
     from memgrow.methods import find_method
+    from memgrow.training.settings import sizes_line
 
     # Quick checks first: a misspelt method should not wait for a long file.
     check_place(on)
@@ -79,7 +80,8 @@ def compare(
     loaded = _open(stream, rows)
     is_dialogue = any(domain.has_replies for domain in loaded)
     usual = asked.defaults(device, methods=[*names, asked.method], replies=is_dialogue, vectors=vectors)
-    used = _settings(asked, usual, vectors, loaded, is_public=all(name in CORPORA for name in stream))
+    used = _settings(asked, usual, vectors, is_public=all(name in CORPORA for name in stream))
+    say(sizes_line(used.model, used.training, len(loaded[0].train)), "dim")
     names = names or [*comparing.usual_methods(used.model, is_dialogue), *([asked.method] if asked.method else [])]
     sizes = [sum(len(getattr(domain, part)) for domain in loaded) for part in PARTS]
     say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
@@ -149,12 +151,9 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
     return loaded.stream
 
 
-def _settings(
-    asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None, stream: "Stream", *, is_public: bool
-) -> "Settings":
+def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None, *, is_public: bool) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
-    from memgrow.training.settings import sizes_line
 
     if usual.model.is_pretrained:
         if vectors is not None:
@@ -167,9 +166,7 @@ def _settings(
             training = replace(usual.training, **CORPUS_TRAINING)
             usual = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
         model = asked.model(usual.model, vectors)
-    settings = Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
-    say(sizes_line(model, settings.training, len(stream[0].train)), "dim")
-    return settings
+    return Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
 
 
 def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:

@@ -130,10 +130,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def replace_folder(folder: Path, note: str, variable: str, size: int = 0) -> Iterator[Path]:
-    """An empty folder that replaces `folder` at the end, if that has the file `note`: memgrow wrote it.
-
-    `size`: of what is fetched, in bytes.
-    """
+    """An empty folder that replaces `folder` at the end, if that has the file `note`; `size`: bytes to fetch."""
     if folder.is_symlink() or (folder.exists() and not (folder / note).is_file()):
         raise DataError(f"{folder} was not written by memgrow; move it away, or set {variable} to another folder")
     try:

@@ -314,10 +314,7 @@ class DriftMonitor:
         alpha: float = ALPHA,
         why_none: str = TOO_FEW,
     ) -> None:
-        """`vocabulary` is None for a model without words; `learned` are all domains of the model.
-
-        `why_none`: why there are no statistics, where there are none.
-        """
+        """`vocabulary`: None without words; `learned`: all domains; `why_none`: why there are no statistics."""
         if window < MIN_WINDOW:
             raise SettingsError(f"a window of {window} texts is too small: give {MIN_WINDOW} or more")
         if not 0 < alpha < 1:

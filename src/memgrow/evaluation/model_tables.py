@@ -119,15 +119,9 @@ class Verdict:
 
 
 def judge(
-    matrix: AccuracyMatrix,
-    measure: Measure,
-    tests: Mapping[str, int] | None = None,
-    forgetting: float | None = None,
+    matrix: AccuracyMatrix, measure: Measure, tests: Mapping[str, int] | None = None, forgetting: float | None = None
 ) -> Verdict:
-    """The verdict on total forgetting, by `tests` examples of each domain, as far as known.
-
-    `forgetting` is its mean over seeds, where the matrix is a mean.
-    """
+    """The verdict by the number of `tests` of each domain; `forgetting` is its mean over seeds, of a mean matrix."""
     earlier = [name for name, stage in matrix.learned_at().items() if stage < len(matrix.rows) - 1]
     lost = {name: one for name in earlier if (one := measure.lost_of(matrix, name)) is not None}
     if not lost:

@@ -1,7 +1,7 @@
 """The report: a model, a comparison or the demo as one self-contained HTML page."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -144,7 +144,6 @@ def report_of_comparison(
     *,
     failures: Sequence[str] = (),
     method: str | None = None,
-    test_examples: Mapping[str, int] | None = None,
 ) -> Report:
     """A comparison; it is about `method`, or the best method that sees no old data."""
     if not comparison.results:
@@ -163,7 +162,6 @@ def report_of_comparison(
         comparison=comparison,
         failures=tuple(failures),
         settings=settings,
-        test_examples=test_examples or {},
     )
 
 
@@ -183,7 +181,9 @@ def read_results(path: Path, method: str | None = None) -> Report:
         comparison = Comparison.from_json(value["methods"], value["measure"])
         failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
         tests = {domain: int(parts["test"]) for domain, parts in value.get("domains", {}).items()}
-        return report_of_comparison(comparison, name, settings, failures=failures, method=method, test_examples=tests)
+        return replace(
+            report_of_comparison(comparison, name, settings, failures=failures, method=method), test_examples=tests
+        )
     except MemgrowError:
         raise
     except (*DAMAGED, StopIteration) as error:  # of any unexpected value
@@ -267,10 +267,7 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
         yield "methods", compared_table(report.comparison, len(report.seeds))
     if report.history is not None and report.history.stages:
         yield "stages", stages_table(report.history, "reply" if report.measure.is_perplexity else None, full=True)
-    settings = {
-        title: [(name, MISSING if value is None else str(value)) for name, value in values.items()]
-        for title, values in _used_settings(report).items()
-    }
+    settings = dict(_used_settings(report))
     settings["versions"] = [
         ("seeds", listed(map(str, report.seeds))),
         ("memgrow", __version__),
@@ -279,7 +276,7 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
     yield "settings", {title: Table(None, ["setting", "value"], rows) for title, rows in settings.items()}
 
 
-def _used_settings(report: Report) -> dict[str, dict[str, Any]]:
+def _used_settings(report: Report) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The settings that the method and the model use, and those that differ from the defaults."""
     model = report.settings.get("model", {})
     is_encoder = model.get("cell") == PRETRAINED
@@ -289,7 +286,6 @@ def _used_settings(report: Report) -> dict[str, dict[str, Any]]:
     unused -= set() if report.method in REFERENCES else find_method(report.method, retired=True).reads()
     unused |= OF_RECURRENT if is_encoder else set()
     unused |= set() if model.get("slots") else OF_SLOTS
-    return {
-        title: {name: one for name, one in values.items() if name not in unused or one != defaults.get(name)}
-        for title, values in report.settings.items()
-    }
+    for title, values in report.settings.items():
+        used = {name: one for name, one in values.items() if name not in unused or one != defaults.get(name)}
+        yield title, [(name, MISSING if one is None else str(one)) for name, one in used.items()]

@@ -219,10 +219,7 @@ def scores_table(
     confusions: Mapping[str, "Confusion"] | None = None,
     given: Mapping[str, float] | None = None,
 ) -> Table:
-    """Accuracy and calibration error of each domain; with `uncalibrated`, more of calibration instead of labels.
-
-    `given`: the accuracy where the domain is given, of domains that a domain memory has.
-    """
+    """Accuracy (also where the domain is `given`) and calibration error; `uncalibrated`: more of calibration."""
     columns = {
         "examples": {name: f"{one.examples:,}" for name, one in scores.items()},
         "accuracy, %": {name: percent(one.accuracy) for name, one in scores.items()},
