@@ -11,7 +11,8 @@ from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.settings import TrainingSettings
+from memgrow.training.checks import check_stage, weak_scores
+from memgrow.training.settings import TrainingSettings, advice_for, defaults_for, sizes_line
 
 
 def make(tiny, short, method: str = "finetune+slots+vocab", **settings) -> Learner:
@@ -140,9 +141,36 @@ def test_a_domain_of_mostly_new_labels_names_a_method_that_keeps_the_old_ones(ti
 
 def test_where_nothing_is_shown_it_is_a_warning_at_the_line_that_asked(tiny, stream):
     learner = make(tiny, TrainingSettings(rate=1e-12, epochs=1))
-    with pytest.warns(UserWarning, match="^kitchen: test accuracy is 33.3%.* it has learned nothing of use") as told:
+    with pytest.warns(UserWarning, match="^kitchen: test accuracy is 33.3% on 24 rows.* too few") as told:
         learner.learn(stream[:1])
     assert [one.filename for one in told] == [__file__]
+
+
+def test_that_nothing_was_learned_is_said_of_enough_test_rows_and_with_advice_that_was_not_followed_yet(tiny):
+    def advised(rows, epochs):
+        examples = tuple(Example(f"a {n}", label="ab"[n % 2]) for n in range(rows))
+        config = make(tiny, TrainingSettings()).config
+        stage = check_stage([Domain("books", *[examples] * 3)], None, None)
+        (sentence,) = weak_scores(stage, 0.5, {"books": 0.5}, advice_for(config, epochs))
+        return "learned nothing of use" in sentence, "more epochs" in sentence
+
+    assert advised(10, 5) == (False, True)
+    assert advised(200, 60) == (True, False)
+
+
+def test_a_new_model_says_how_long_it_trains_first_and_later():
+    usual = defaults_for("minilm")
+    assert "75 epochs for 64 rows, and 5 for a later" in sizes_line(usual.model, usual.training, 64)
+    assert usual.training.resolve(2, 8, first=True).epochs == 75
+    assert "5 epochs for 64,000 rows" in sizes_line(usual.model, usual.training, 64000)
+    assert "epoch" not in sizes_line(usual.model, usual.training, 64, closed_form=True)
+
+
+def test_why_a_model_has_no_drift_statistics_is_told(tiny, stream):
+    for drift, why in ((True, "fewer than 100 different"), (False, "drift=false")):
+        learner = make(tiny, TrainingSettings(epochs=1, drift=drift))
+        learner.adapt(stream[0])
+        assert why in learner.drift_monitor().report().sentence
 
 
 def test_other_test_examples_than_before_are_told(tiny, short, stream):
@@ -193,8 +221,9 @@ def test_domains_that_cannot_be_learnt_are_refused_in_a_sentence(tiny, short, st
     one = tuple(e for e in train if e.label == "neutral")
     mixed = (*train, Example("alone", None, "neutral", where="notes.jsonl, line 3"))
     learner = make(tiny, short)
-    refused(learner, Domain("x"), DataError, "x has no train examples")
-    refused(learner, Domain("x", train), DataError, "x has no validation examples")
+    refused(learner, Domain("x"), DataError, "x has 0 rows and no train examples")
+    refused(learner, Domain("x", train), DataError, "x has 48 rows and no validation examples")
+    refused(learner, Domain("x", train[:1]), DataError, "x has 1 row and no validation examples: give at least 4")
     refused(learner, Domain("x", one, validation), DataError, r"x have the label neutral .*at least two labels")
     refused(learner, Domain("x", mixed, validation), DataError, "notes.jsonl, line 3: this model reads two texts")
 

@@ -195,3 +195,13 @@ def test_partial_fit_goes_by_the_parameters_of_now():
     stages = model.learner_.history.stages
     assert [stage.method for stage in stages] == ["finetune+vocab", "finetune"]
     assert stages[1].epochs == 1
+
+
+def test_the_default_method_remembers_its_domains(tmp_path):
+    encoder = str(make_encoder(tmp_path / "tiny"))
+    model = MemgrowClassifier(encoder=encoder, epochs=1).partial_fit(TEXTS, STARS, domain="books")
+    model.partial_fit([f"{text} dvd" for text in TEXTS], [star + 1 for star in STARS], domain="dvds")
+    assert model.learner_.method.keeps_memory
+    assert model.learner_.model.memory.names == ["books", "dvds"]
+    assert set(model.predict(TEXTS).tolist()) <= {1, 2, 5, 6}
+    assert model.predict_proba(TEXTS).sum(axis=1) == pytest.approx(1)

@@ -19,7 +19,7 @@ from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors, detect
 from memgrow.errors import DataError, ModelError, SettingsError, listed
 from memgrow.evaluation.calibration import Calibration, Reliability, reliability
-from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
+from memgrow.evaluation.drift import ALPHA, TOO_FEW, WINDOW, DriftMonitor, Reference
 from memgrow.evaluation.history import History, Stage
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
@@ -218,7 +218,7 @@ class Learner:
         if self._has_default_sizes and self.model is None:
             if vectors is not None and not config.model.is_pretrained:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
-            progress.note(sizes_line(config.model, config.training))
+            progress.note(sizes_line(config.model, config.training, len(stage.train), config.method.closed_form))
         if vectors is not None:
             if config.model.is_pretrained:
                 raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use encoder lstm")
@@ -241,7 +241,8 @@ class Learner:
             resume.clear()
         self.config, self.state = config, state
         # Last, so that learner and folder agree whatever a warning leads to.
-        weak = weak_scores(stage, record.validation, state.history.matrix.rows[-1].scores, advice_for(config))
+        advice = advice_for(config, record.epochs)
+        weak = weak_scores(stage, record.validation, state.history.matrix.rows[-1].scores, advice)
         for warning in (*weak, *(forgetting_warnings(state.history) if stage.labels else ())):
             warn(progress, warning)
         return record
@@ -400,6 +401,12 @@ class Learner:
         with self.suited_threads():
             return {domain.name: model.score(self.split(domain, split)) for domain in given}
 
+    def accuracy_with_domain(self, domains: Iterable[Domain]) -> dict[str, float]:
+        """Test accuracy where the domain of each text is given, of domains that are read from a domain memory."""
+        memory = self.classifier().memory
+        known = memory.names if memory is not None and memory.routes else []
+        return {one.name: self.for_domain(one.name).evaluate(one) for one in domains if one.name in known}
+
     def correct(self, domain: Domain, split: Split = "test") -> list[bool]:
         """For each example of a split, whether its label is predicted; never where the model lacks the label."""
         with self.suited_threads():
@@ -428,7 +435,11 @@ class Learner:
         vocabulary = None if self.settings.is_pretrained else self.vocabulary
         tokenizer = word_tokenizer(self.settings)
         learned = self.history.domains
-        return DriftMonitor(self.reference, vocabulary, learned, tokenizer=tokenizer, window=window, alpha=alpha)
+        early = "it was saved by an early version; the next domain adds them"
+        known = TOO_FEW if any(stage.date for stage in self.history.stages) else early
+        why = known if self.training.drift else "it was trained with drift=false"
+        options: dict[str, Any] = {"tokenizer": tokenizer, "window": window, "alpha": alpha, "why_none": why}
+        return DriftMonitor(self.reference, vocabulary, learned, **options)
 
     def split(self, domain: Domain, name: Split, unknown_labels: bool = False) -> Encoded:
         """One split of a domain, encoded."""

@@ -114,7 +114,9 @@ def test_predict_reads_arguments_files_and_standard_input(memgrow, made_of_texts
 
 def test_predict_writes_csv(memgrow, made_of_texts, jsonl, tmp_path):
     file = jsonl(tmp_path / "texts.jsonl", [{"id": n, "text": "a fine lamp", "label": "x"} for n in (1, 2)])
-    memgrow.done("predict", made_of_texts, "--file", file, "-o", tmp_path / "out.csv")
+    result = memgrow("predict", made_of_texts, "--file", file, "-o", tmp_path / "out.csv")
+    assert " ".join(result.stderr.split()).startswith("2 rows written to")
+    assert result.stdout == ""
     header, *rows = (tmp_path / "out.csv").read_text().splitlines()
     assert header == "id,text,given_label,label,probability,probability_bad,probability_good"
     assert len(rows) == 2
@@ -164,6 +166,12 @@ def test_watch_reads_a_stream_of_texts(memgrow, jsonl, tmp_path):
 
 
 # inspect, undo, export, methods
+
+
+def test_the_version_comes_first(memgrow):
+    first, second, *_ = memgrow.done("--version").splitlines()
+    assert first.startswith("memgrow 1")
+    assert second.startswith("not fetched yet: encoder")
 
 
 def test_inspect_shows_history_versions_and_attention(memgrow, made):

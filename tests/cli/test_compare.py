@@ -34,6 +34,8 @@ def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path
     assert "kitchen → harbour → clinic: 72 training" in out
     assert "hidden 5" in out
     assert "Without old data" in out
+    assert "UserWarning" not in out
+    assert re.search(r"finetune, seed \d: \w+: test accuracy .* no better than always", " ".join(out.split()))
     written = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert set(written["methods"]) == set(ROWS)
     matrices = {name: row["matrices"]["1"] for name, row in written["methods"].items()}

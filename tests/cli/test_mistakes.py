@@ -31,7 +31,11 @@ MISTAKES = {  # what is wrong: (content of data.jsonl, further words, what the s
     "a setting by another name": (ROWS, ("--set", "learning_rate=3"), "did you mean rate?"),
     "a recurrent setting for an encoder": (ROWS, ("--set", "hidden=64"), "--encoder lstm"),
     "no weights and no network": (MORE, (), "--encoder lstm"),
-    "a domain of one row": ('{"text": "a", "label": "x"}\n', (), "more rows"),
+    "a domain of one row": (
+        '{"text": "a", "label": "x"}\n',
+        (),
+        "1 row and no validation examples: give at least 4 rows",
+    ),
     "an unreadable file": (ROWS, ("--validation", "."), "file"),
     "unknown column": (ROWS, ("--text", "body"), "body"),
     "unknown device": (ROWS, ("--device", "tpu"), "device"),

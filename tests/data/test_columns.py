@@ -51,6 +51,14 @@ def test_prediction_needs_a_text_alone(names, expected):
     assert found(names.split(), labelled=False) == Columns(**expected)
 
 
+def test_a_table_without_a_header_is_told_of_one():
+    with pytest.raises(DataError, match="add a header line"):
+        found(["I was charged twice", "billing"], Columns())  # of rows.csv
+    with pytest.raises(DataError) as told:
+        Columns().resolve(["body", "mood"], "rows.jsonl")
+    assert "header" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("names", "given", "keyword"),
     [
@@ -61,7 +69,10 @@ def test_prediction_needs_a_text_alone(names, expected):
         ("message", {}, "no column for the replies.*--reply"),
         ("response id", {}, "no column for the messages.*--text"),
         ("message label", {}, "no column for the text"),
-        *(("text label", {role: "lost"}, f"no column 'lost'.*--{role}") for role in ("text", "pair", "by", "split")),
+        *(
+            ("text label", {role: "lost"}, f"no column 'lost'.*--{role}.*name one")
+            for role in ("text", "pair", "by", "split")
+        ),
     ],
 )
 def test_a_missing_column_is_refused_with_the_option_that_names_it(names, given, keyword):

@@ -5,6 +5,7 @@ from math import inf, nan
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from memgrow.data.disk import (
     atomic_folder,
@@ -17,7 +18,8 @@ from memgrow.data.disk import (
     save_tensors,
     stored_shapes,
 )
-from memgrow.errors import SettingsError
+from memgrow.errors import ModelError, SettingsError
+from memgrow.training.progress import ResumeFolder, TrainState
 
 
 def fail(file) -> None:
@@ -82,3 +84,16 @@ def test_infinite_numbers_become_null() -> None:
         "b": [{"c": None}, [1.5, None]],
         "d": "F",
     }
+
+
+def test_a_file_of_tensors_that_cannot_be_written_is_an_error_of_the_file_system(tmp_path, monkeypatch):
+    def full(*_):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("memgrow.data.disk.save_file", full)
+    with pytest.raises(OSError, match=r"^No space left on device"):
+        save_tensors(tmp_path / "x.safetensors", {})
+    resume = ResumeFolder.in_model(tmp_path, 0, {}, 0.0)
+    with pytest.raises(ModelError, match=r"cannot save the training.*\(No space left.*make room") as told:
+        resume.save(TrainState(), {}, torch.device("cpu"))
+    assert "SafetensorError" not in str(told.value)

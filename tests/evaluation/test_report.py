@@ -84,6 +84,34 @@ def test_the_verdict_is_about_all_that_was_forgotten(found, measure, level, said
     assert said in verdict.sentence
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "rows", "level", "title"),
+    [
+        (0.75, 0.75, 8, "unknown", "Too few test rows to tell (8)"),
+        (1.0, 0.875, 8, "unknown", "Too few test rows to tell (8)"),
+        (1.0, 1.0, 8, "unknown", "Too few test rows to tell (8)"),
+        (1.0, 0.0, 8, "red", "Severe forgetting"),
+        (0.75, 0.75, 2000, "green", "Little or nothing forgotten"),
+        (0.75, 0.70, 2000, "amber", "Some forgetting"),
+        (0.30, 0.81, 200, "unknown", "Earlier domains gained much"),
+        (0.30, 0.81, None, "unknown", "Earlier domains gained much"),
+    ],
+)
+def test_a_verdict_claims_no_more_than_its_test_rows_show(before, now, rows, level, title):
+    found = matrix(("a", {"a": before}), ("b", {"a": now, "b": 0.9}))
+    verdict = judge(found, MEASURES["accuracy"], rows and {"a": rows, "b": 500})
+    assert verdict.level == level
+    assert verdict.title.startswith(title)
+    assert (f"Test rows: {rows or 0:,}." in verdict.sentence) == bool(rows)
+
+
+def test_a_domain_with_many_test_rows_is_judged_whatever_another_one_has():
+    found = matrix(("a+b", {"a": 0.9, "b": 0.9}), ("c", {"a": 0.6, "b": 0.9, "c": 0.9}))
+    verdict = judge(found, MEASURES["accuracy"], {"a": 500, "b": 8})
+    assert (verdict.level, list(verdict.unsure)) == ("red", ["b"])
+    assert "Test rows: 8 to 500." in verdict.sentence
+
+
 def test_a_verdict_never_says_that_nothing_was_lost_while_forgetting_is_positive():
     calm = "No earlier domain is below"
     early = matrix(("a", {"a": 0.9}), ("b", {"a": 0.6, "b": 0.9}), ("c", {"a": 0.6, "b": 0.9, "c": 0.9}))
@@ -101,7 +129,7 @@ def test_a_verdict_never_says_that_nothing_was_lost_while_forgetting_is_positive
 def test_inspect_the_report_and_its_json_show_the_same_verdict(model):
     learner, domains = model
     report = report_of_model(learner, "model", tuple(domains))
-    verdict = judge(learner.history.matrix, MEASURES["accuracy"])
+    verdict = judge(learner.history.matrix, MEASURES["accuracy"], {one.name: len(one.test) for one in domains})
     assert report.to_json()["verdict"] == asdict(verdict)
     assert verdict.forgetting == learner.history.summary()["forgetting"]
     text = Page(render(report, NOW)).text

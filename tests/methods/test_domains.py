@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.disk import read_metadata
 from memgrow.errors import ModelError, SettingsError
+from memgrow.evaluation.report import render, report_of_model
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
@@ -283,3 +284,16 @@ def test_the_classifier_of_scikit_learn_learns_independent_domains(tiny: Path) -
         classifier.partial_fit(texts, [one.label for one in domain.train], domain=domain.name)
     assert classifier.predict_proba([one.texts for one in stream()[2].test]).shape == (12, 5)
     assert classifier.learner_.history.domains == tuple(stream().names[:2])
+
+
+def test_a_report_shows_the_accuracy_with_the_domain_given_and_only_settings_that_matter(three: Learner) -> None:
+    domains = list(stream())
+    page = render(report_of_model(three, "model", domains))
+    given = three.accuracy_with_domain(domains)
+    assert set(given) == {one.name for one in domains}
+    assert "domain given, %" in page
+    assert all(f"{100 * share:.1f}" in page for share in given.values())
+    shown = {
+        name for name in ("rank", "rate", "ridge", "embedding", "damping", "memory_layers") if f"<td>{name}<" in page
+    }
+    assert shown == {"rank", "rate"}

@@ -80,7 +80,9 @@ def test_random_kills_of_trainer_and_server_leave_a_servable_model(
         server = servers[-1]
         if not any(map(is_pending, server.client.get("/jobs").json()["jobs"])):
             content, name = third + third[: third.index(b"\n") + 1] * number, f"new{number}.jsonl"
-            assert server.client.post("/adapt?publish=true", files={"file": (name, BytesIO(content))}).status_code == 202
+            assert (
+                server.client.post("/adapt?publish=true", files={"file": (name, BytesIO(content))}).status_code == 202
+            )
         time.sleep(rng.uniform(0.0, 8.0))
         victim, trainer = rng.choice(("trainer", "server", "both")), server.trainer
         if victim != "server" and trainer is not None:

@@ -17,7 +17,10 @@ class PulledPlug(Exception):  # noqa: N818
     pass
 
 
-ADVICE = ("it has learned nothing of use", "are unknown to the model")  # of most models that tests have time to train
+ADVICE = (
+    "no better than always predicting",
+    "are unknown to the model",
+)  # of most models that tests have time to train
 
 
 class Plug(NoProgress):

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import console, notice, progress_console, say, split_names, write_json
+from memgrow.cli.app import console, notice, progress_console, say, say_verdict, split_names, write_json
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def adapt(
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
     from memgrow.data.remembered import note_test_files, test_files
+    from memgrow.evaluation.model_tables import verdict_of
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
     from memgrow.storage.folder import hold
@@ -81,7 +82,9 @@ def adapt(
         )
         if learner is None:
             learner = create_model(settings, changes, method, stream)
-            notice(f"{sizes_line(learner.settings, learner.training)} (--encoder and --set change it)")
+            count = sum(len(one.train) for one in (stream if learner.method.joint else stream[:1]))
+            sizes = sizes_line(learner.settings, learner.training, count, learner.method.closed_form)
+            notice(f"{sizes} (--encoder and --set change it)")
         notice(*loaded.notices, *watched.notices)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.vectors = None
@@ -109,10 +112,12 @@ def adapt(
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
         console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
+        if (verdict := verdict_of(learner)).lost:
+            say_verdict(verdict)
         say(summary_line(learner.history, learner.task))
         if as_json:
-            new = [stage.to_json() for stage in stages]
-            write_json({"model": str(model), "stages": new, "history": learner.history.to_json()}, indent=1)
+            found = {"stages": [stage.to_json() for stage in stages], "history": learner.history.to_json()}
+            write_json({"model": str(model), **found, "verdict": asdict(verdict)}, indent=1)
         say(f"Saved as {model}." if stages else f"Nothing new to learn: {model} is unchanged.")
 
 

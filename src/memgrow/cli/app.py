@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from memgrow.data import Example
+    from memgrow.evaluation.model_tables import Verdict
     from memgrow.learner import Learner
 
 
@@ -64,6 +65,12 @@ def say(sentence: str, style: str = "", soft_wrap: bool = False) -> None:
     """Print a sentence, in which nothing is markup; soft_wrap: as one line."""
     if sentence:
         console.print(Text(sentence, style), soft_wrap=soft_wrap)
+
+
+def say_verdict(verdict: "Verdict") -> None:
+    """Print whether a model has forgotten, by a colour too."""
+    colours = {"green": "green", "amber": "yellow", "red": "red", "unknown": "dim"}
+    say(f"{verdict.title}: {verdict.sentence}", colours[verdict.level])
 
 
 def progress_console() -> Console:
@@ -268,9 +275,10 @@ def _print_version(wanted: bool) -> None:
 
         from memgrow.models.hub import DEFAULT_ENCODER, KNOWN
 
-        ready = "ready" if KNOWN[DEFAULT_ENCODER].is_here() else f"encoder {DEFAULT_ENCODER} not fetched yet"
         python = ".".join(map(str, sys.version_info[:3]))
-        print(f"{ready}: memgrow {__version__} (torch {version('torch')}, Python {python})")
+        print(f"memgrow {__version__} (torch {version('torch')}, Python {python})")
+        if not KNOWN[DEFAULT_ENCODER].is_here():
+            print(f"not fetched yet: encoder {DEFAULT_ENCODER}, which the first adapt fetches")
         if lacking := [extra for extra, package in EXTRAS.items() if find_spec(package) is None]:
             print(f"not installed: {', '.join(f'memgrow[{extra}]' for extra in lacking)}")
         raise typer.Exit

@@ -68,6 +68,7 @@ def compare(
     from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.evaluation.ray_executor import check_place
     from memgrow.methods import find_method
+    from memgrow.training.settings import sizes_line
 
     # Quick checks first: a misspelt method should not wait for a long file.
     check_place(on)
@@ -80,6 +81,7 @@ def compare(
     is_dialogue = any(domain.has_replies for domain in loaded)
     usual = asked.defaults(device, methods=[*names, asked.method], replies=is_dialogue, vectors=vectors)
     used = _settings(asked, usual, vectors, is_public=all(name in CORPORA for name in stream))
+    say(sizes_line(used.model, used.training, len(loaded[0].train)), "dim")
     names = names or [*comparing.usual_methods(used.model, is_dialogue), *([asked.method] if asked.method else [])]
     sizes = [sum(len(getattr(domain, part)) for domain in loaded) for part in PARTS]
     say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
@@ -128,6 +130,8 @@ def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended:
     else:
         average = 100 * (outcome.matrix.average() or 0.0)
         said = f"average {average:.1f}, {counted(round(outcome.seconds), 'second')}"
+        for sentence in outcome.notes:
+            bar.say(Text(f"{run}: {sentence}", "dim"))
     bar.say(Text(f"{run}: {said} ({ended} of {total})"))
     bar.show("runs", ended, total, f"{ended} of {total}")
 
@@ -150,7 +154,6 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
 def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None, *, is_public: bool) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
-    from memgrow.training.settings import sizes_line
 
     if usual.model.is_pretrained:
         if vectors is not None:
@@ -163,9 +166,7 @@ def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None
             training = replace(usual.training, **CORPUS_TRAINING)
             usual = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
         model = asked.model(usual.model, vectors)
-    settings = Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
-    say(sizes_line(model, settings.training), "dim")
-    return settings
+    return Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
 
 
 def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:

@@ -97,7 +97,7 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
     confusions = {name: confusion_of(labels, *one) for name, one in outputs.items()}
     right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in outputs.items()}
     compared = {} if other is None else _compared(right, other, stream)
-    told = _told(learner, stream)
+    told = learner.accuracy_with_domain(stream)
     if as_json:
         figures: dict[str, Any] = {}
         for name, one in scores.items():
@@ -114,10 +114,7 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
             figures[ALL] = {"accuracy": sum(every) / len(every), "against": asdict(compared[ALL])}
         write_json(figures)
     else:
-        console.print(tables.scores_table(scores, uncalibrated, confusions))
-        if told:
-            shown_ones = ", ".join(f"{name} {tables.percent(score)}%" for name, score in told.items())
-            say(f"With the domain given (predict --for-domain): {shown_ones}.")
+        console.print(tables.scores_table(scores, uncalibrated, confusions, told))
         for name, confusion in confusions.items() if shown.by_label else ():
             console.print(tables.labels_table(name, confusion), tables.confusion_table(name, confusion))
         if compared:
@@ -125,13 +122,6 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
             console.print(tables.side_by_side_table(*names, compared))
     if shown.plot is not None:
         save_picture(shown.plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
-
-
-def _told(learner: "Learner", stream: "Stream") -> dict[str, float]:
-    """Accuracy where the domain of each text is given, of domains that are read from a domain memory."""
-    memory = learner.classifier().memory
-    known = memory.names if memory is not None and memory.routes else []
-    return {one.name: learner.for_domain(one.name).evaluate(one) for one in stream if one.name in known}
 
 
 def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:

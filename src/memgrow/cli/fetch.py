@@ -57,7 +57,7 @@ def get_encoder(known: "KnownEncoder", source: str | None = None) -> Iterable[st
             bar.show(f"fetching {known.name}", done, total, f"{in_bytes(done)} of {in_bytes(total)}")
 
         taken_from = get(known.name, source, show)
-    yield f"Fetched {known.what} ({known.licence}) from {taken_from}; its SHA-256 is right."
+    yield f"Fetched {known.what} ({known.licence}) from {taken_from}; its SHA-256 is that of the original."
 
 
 def get(

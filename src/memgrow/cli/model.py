@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import console, progress_console, say, write_json, write_line
+from memgrow.cli.app import console, progress_console, say, say_verdict, write_json, write_line
 from memgrow.errors import ModelError, SettingsError, counted, json_text, printable
 
 DAMAGED = 1  # exit code
-COLOURS = {"green": "green", "amber": "yellow", "red": "red", "unknown": "dim"}  # of a verdict
 EXPORTS = {
     "onnx": "{output}/memgrow-export.json describes inputs and outputs.",
     "huggingface": "Read README.md before you share it: hf upload OWNER/NAME {output}",
@@ -37,13 +36,13 @@ def inspect(
     from memgrow.data.rows import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import attention_by_bank, unknown_words
-    from memgrow.evaluation.tables import in_bytes, matrix_table, matrix_title, measure_of_task, summary_line
+    from memgrow.evaluation.tables import in_bytes, matrix_table, matrix_title, summary_line
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
 
     learner = Learner.load(model, device)
     versions = list_versions(model)
-    verdict = tables.judge(learner.history.matrix, measure_of_task(learner.task))
+    verdict = tables.verdict_of(learner)
     examples = [one.example for one in inputs_from_arguments(texts or [], learner.task)]
     if as_json:
         read = [
@@ -66,7 +65,7 @@ def inspect(
     console.print(tables.about_table(learner))
     console.print(tables.stages_table(learner.history, learner.task, versions))
     console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
-    say(f"{verdict.title}: {verdict.sentence}", COLOURS[verdict.level])
+    say_verdict(verdict)
     say(summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
     say(f"Digest: {versions[0].digest}.")

@@ -23,7 +23,7 @@ from memgrow.cli.app import (
     write_json,
     write_line,
 )
-from memgrow.errors import DataError, ModelError, SettingsError, json_text, listed, printable
+from memgrow.errors import DataError, ModelError, SettingsError, counted, json_text, listed, printable
 
 if TYPE_CHECKING:
     from memgrow.data import Example
@@ -103,6 +103,8 @@ def predict(
                 sys.stdout.flush()
             elif done > CHUNK:
                 bar.show("texts", done, None, f"{done:,} done")
+    if output is not None:
+        note_to_stderr(f"{counted(done, 'row')} written to {output}")
     note_cut_texts(cut, learner)
     if (sentence := unknown.sentence("these texts")) is not None:
         note_to_stderr(sentence)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import note_to_stderr, progress_console, say, write_json
+from memgrow.cli.app import note_to_stderr, progress_console, say, say_verdict, write_json
 from memgrow.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def report(
         with progress_console().status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(loaded.stream) if loaded else ())
     write_report(made, out)
-    say(f"{made.verdict.title}: {made.verdict.sentence}")
+    say_verdict(made.verdict)
     pictures = save_plots(made, plots) if plots is not None else []
     if as_json:
         write_json({"report": str(out), "pictures": [str(path) for path in pictures], **made.to_json()})

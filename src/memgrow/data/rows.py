@@ -72,7 +72,8 @@ class Columns:
         for role in ROLES:
             name = getattr(self, role)
             if name is not None and name not in names:
-                raise DataError(f"{where} has no column {name!r} (named by {option(role)}){_available(names)}")
+                lacks = f"{where} has no column {name!r} (named by {option(role)}){_available(names)}"
+                raise DataError(f"{lacks}: name one of them, or leave it out")
         found = self._with_reply(names, where, labelled) or self._with_label(names, where, labelled)
         return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
 
@@ -80,7 +81,9 @@ class Columns:
         text, pair, label = self.text, self.pair, self.label or _first_of(LABELS, names)
         if text is None:
             if (texts := self._texts(names)) is None:
-                raise DataError(f"{where} has no column for the text{_available(names)}: name it with --text")
+                is_headed = where.removesuffix(".gz").endswith((".csv", ".tsv"))
+                header = ", or if the first line is data, add a header line" if is_headed else ""
+                raise DataError(f"{where} has no column for the text{_available(names)}: name it with --text{header}")
             text, pair = texts
         if labelled and label is None:
             raise DataError(f"{where} has no column for the label{_available(names)}: name one with --label")

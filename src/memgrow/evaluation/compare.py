@@ -7,6 +7,7 @@ call goes on where an earlier one was stopped.
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -210,7 +211,10 @@ def make_run(run: Run, material: Material) -> RunResult | str:
     try:
         if run.method in REFERENCES:
             return RunResult(*run_baseline(run.method, material.stream, run.seed))
-        return _learn(run, material)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", UserWarning)
+            result = _learn(run, material)
+        return replace(result, notes=tuple(dict.fromkeys(str(one.message) for one in told)))
     except Exception as error:
         return _reason(error)
     finally:

@@ -1,6 +1,6 @@
 """The results of a comparison: scores by method and seed, their means and spreads, paired differences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import inf, isfinite
@@ -39,6 +39,7 @@ class RunResult:
     perplexities: Mapping[str, float] = field(default_factory=dict)
     epochs: int = 0  # of the last stage
     best_epoch: int = 0
+    notes: Sequence[str] = field(default=(), compare=False)  # warnings of the run
 
     @classmethod
     def of_history(

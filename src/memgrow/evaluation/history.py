@@ -139,6 +139,7 @@ class History:
     matrix: AccuracyMatrix = field(default_factory=AccuracyMatrix)
     baseline: dict[str, float] = field(default_factory=dict)  # majority-class accuracy of each test set
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by domain; absent in 0.1.0
+    test_examples: dict[str, int] = field(default_factory=dict)  # of each test set; absent in older files
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -165,14 +166,16 @@ class History:
 
     def to_json(self) -> dict[str, Any]:
         stages = [stage.to_json() for stage in self.stages]
-        return {"stages": stages, "matrix": self.matrix.to_json(), "baseline": self.baseline, **self.summary()}
+        tests = {"baseline": self.baseline, **({"test_examples": self.test_examples} if self.test_examples else {})}
+        return {"stages": stages, "matrix": self.matrix.to_json(), **tests, **self.summary()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], labels: Mapping[str, Iterable[str]] | None = None) -> "History":
         """Read a saved history; the model's own file holds the `labels`."""
         stages = [Stage.from_json(stage) for stage in value["stages"]]
         known = {name: tuple(own) for name, own in (labels or {}).items()}
-        return cls(stages, AccuracyMatrix.from_json(value["matrix"]), dict(value["baseline"]), known)
+        baseline, tests = dict(value["baseline"]), dict(value.get("test_examples", {}))
+        return cls(stages, AccuracyMatrix.from_json(value["matrix"]), baseline, known, tests)
 
 
 def perplexity_of(score: float) -> float:

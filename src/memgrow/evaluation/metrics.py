@@ -129,6 +129,15 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * ways / (1 << discordant))
 
 
+def margin(share: float, examples: int) -> float:
+    """Two standard errors of the difference of two accuracies near `share`, each on so many examples.
+
+    One right and one wrong answer are added: 8 of 8 right do not show that there is no error.
+    """
+    share = (share * examples + 1) / (examples + 2)
+    return 2 * sqrt(2 * share * (1 - share) / examples)
+
+
 # Two methods over seeds
 
 

@@ -13,6 +13,7 @@ from memgrow.data import Example
 from memgrow.errors import listed
 from memgrow.evaluation.attention import attention_by_bank, unknown_words
 from memgrow.evaluation.history import AccuracyMatrix, History
+from memgrow.evaluation.metrics import margin
 from memgrow.evaluation.tables import (
     MISSING,
     Column,
@@ -113,10 +114,14 @@ class Verdict:
     sentence: str
     forgetting: float | None = None  # the mean
     lost: Mapping[str, float] = field(default_factory=dict)  # by domain
+    test_examples: Mapping[str, int] = field(default_factory=dict)  # of these, as far as known
+    unsure: Sequence[str] = ()  # domains with too few
 
 
-def judge(matrix: AccuracyMatrix, measure: Measure, forgetting: float | None = None) -> Verdict:
-    """The verdict on total forgetting; `forgetting` is its mean over seeds, where the matrix is a mean."""
+def judge(
+    matrix: AccuracyMatrix, measure: Measure, tests: Mapping[str, int] | None = None, forgetting: float | None = None
+) -> Verdict:
+    """The verdict by the number of `tests` of each domain; `forgetting` is its mean over seeds, of a mean matrix."""
     earlier = [name for name, stage in matrix.learned_at().items() if stage < len(matrix.rows) - 1]
     lost = {name: one for name in earlier if (one := measure.lost_of(matrix, name)) is not None}
     if not lost:
@@ -144,8 +149,30 @@ def judge(matrix: AccuracyMatrix, measure: Measure, forgetting: float | None = N
         parts.append(f"On average an earlier domain {change(mean)}.")
     if missing := [name for name in earlier if name not in lost]:
         parts.append(f"Not tested at the end: {listed(missing)}.")
-    level = level_of(max(lost[worst], mean), measure)
-    return Verdict(level, TITLES[level], " ".join(parts), mean, lost)
+    if counts := {name: tests[name] for name in lost if tests and name in tests}:
+        few, most = min(counts.values()), max(counts.values())
+        parts.append(f"Test rows: {few:,}{'' if few == most else f' to {most:,}'}.")
+    unsure = [] if measure.is_perplexity else [name for name in counts if _by_chance(matrix, name, counts[name])]
+    sure = [lost[name] for name in lost if name not in unsure]
+    level = level_of(max(sure if unsure else [*sure, mean], default=same), measure)
+    title = TITLES[level]
+    if level == "green" and unsure:
+        level, title = "unknown", f"Too few test rows to tell ({min(counts[name] for name in unsure):,})"
+    elif level == "green" and mean < (1 / RISES[1] if measure.is_perplexity else -LIMITS[1]):
+        level, title = "unknown", "Earlier domains gained much: they were not learned well at first"
+    return Verdict(level, title, " ".join(parts), mean, lost, counts, unsure)
+
+
+def verdict_of(learner: Learner) -> Verdict:
+    """The verdict on a model."""
+    return judge(learner.history.matrix, measure_of_task(learner.task), learner.history.test_examples)
+
+
+def _by_chance(matrix: AccuracyMatrix, name: str, tests: int) -> bool:
+    """Whether what a domain lost or gained may be chance on so few rows, which cannot exclude severe forgetting."""
+    _, best, now = domain_scores(matrix, name)
+    lost = (best or 0.0) - (now or 0.0)
+    return abs(lost) <= (error := margin(((best or 0.0) + (now or 0.0)) / 2, tests)) and lost + error > LIMITS[1]
 
 
 def level_of(lost: float | None, measure: Measure) -> Level:

@@ -1,7 +1,7 @@
 """The report: a model, a comparison or the demo as one self-contained HTML page."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,11 @@ from memgrow.evaluation.tables import (
     scores_table,
 )
 from memgrow.learner import Learner
-from memgrow.methods import find_method
-from memgrow.models import REPLY
+from memgrow.methods import MethodSettings, find_method
+from memgrow.models import REPLY, PretrainedSettings
+from memgrow.models.base import PRETRAINED
 from memgrow.storage.checkpoint import DAMAGED
+from memgrow.training.settings import defaults_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +45,19 @@ if TYPE_CHECKING:
 GENERATOR = "memgrow report"  # marks a page, which a later report may replace
 RESULTS = ("compare.json", "demo.json")
 MAX_SLOPES = 12
+# Settings that a pretrained encoder, and a model without slots, do not use.
+OF_RECURRENT = {
+    "min_documents",
+    "embedding",
+    "hidden",
+    "slot_size",
+    "layers",
+    "bidirectional",
+    "tied",
+    "lowercase",
+    "min_count",
+}
+OF_SLOTS = {"slot_size", "memory_layers", "memory", "key_size", "best"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,7 @@ class Report:
     tested: Table | None = None  # scores on the data that was given
     confusions: Mapping[str, Confusion] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    test_examples: Mapping[str, int] = field(default_factory=dict)  # by domain, as far as known
 
     @property
     def path(self) -> str:
@@ -68,7 +84,7 @@ class Report:
     @cached_property
     def verdict(self) -> Verdict:
         over_seeds = self.comparison.summary[self.method]["forgetting"].mean if self.comparison is not None else None
-        return judge(self.matrix, self.measure, over_seeds)
+        return judge(self.matrix, self.measure, self.test_examples, over_seeds)
 
     @cached_property
     def ceiling(self) -> AccuracyMatrix | None:
@@ -101,7 +117,8 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
     elif tested:
         confusions = {one.name: confusion_of(learner.labels or (), *learner.logits(one)) for one in tested}
         uncalibrated = {domain.name: learner.reliability(domain, temperature=1.0) for domain in tested}
-        scores = scores_table({domain.name: learner.reliability(domain) for domain in tested}, uncalibrated)
+        found = {domain.name: learner.reliability(domain) for domain in tested}
+        scores = scores_table(found, uncalibrated, given=learner.accuracy_with_domain(tested))
     return Report(
         name,
         learner.method.name,
@@ -116,6 +133,7 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
             "training": asdict(learner.training),
             "method": asdict(learner.options),
         },
+        test_examples=history.test_examples,
     )
 
 
@@ -162,7 +180,10 @@ def read_results(path: Path, method: str | None = None) -> Report:
             return report_of_comparison(Demo.from_json(value).comparison, name, settings, method=method)
         comparison = Comparison.from_json(value["methods"], value["measure"])
         failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
-        return report_of_comparison(comparison, name, settings, failures=failures, method=method)
+        tests = {domain: int(parts["test"]) for domain, parts in value.get("domains", {}).items()}
+        return replace(
+            report_of_comparison(comparison, name, settings, failures=failures, method=method), test_examples=tests
+        )
     except MemgrowError:
         raise
     except (*DAMAGED, StopIteration) as error:  # of any unexpected value
@@ -237,19 +258,34 @@ def render(report: Report, now: datetime | None = None) -> str:
 def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
     matrix, measure = report.matrix, report.measure
     lost = ((name, measure.lost_text(measure.lost_of(matrix, name))) for name in matrix.learned_at())
-    rows = [(name, *map(measure.text, domain_scores(matrix, name)), text) for name, text in lost]
-    yield "domains", Table(None, ["domain", *numbers("when learned", "best", "now", "lost")], rows)
+    tests = {name: f"{count:,}" for name, count in report.test_examples.items()}
+    rows = [
+        (name, *map(measure.text, domain_scores(matrix, name)), text, tests.get(name, MISSING)) for name, text in lost
+    ]
+    yield "domains", Table(None, ["domain", *numbers("when learned", "best", "now", "lost", "test rows")], rows)
     if report.comparison is not None and len(report.comparison.results) > 1:
         yield "methods", compared_table(report.comparison, len(report.seeds))
     if report.history is not None and report.history.stages:
         yield "stages", stages_table(report.history, "reply" if report.measure.is_perplexity else None, full=True)
-    settings = {
-        title: [(name, MISSING if value is None else str(value)) for name, value in values.items()]
-        for title, values in report.settings.items()
-    }
+    settings = dict(_used_settings(report))
     settings["versions"] = [
         ("seeds", listed(map(str, report.seeds))),
         ("memgrow", __version__),
         ("torch", torch.__version__),
     ]
     yield "settings", {title: Table(None, ["setting", "value"], rows) for title, rows in settings.items()}
+
+
+def _used_settings(report: Report) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The settings that the method and the model use, and those that differ from the defaults."""
+    model = report.settings.get("model", {})
+    is_encoder = model.get("cell") == PRETRAINED
+    usual = defaults_for(PretrainedSettings() if is_encoder else None)
+    defaults = {**asdict(usual.training), **asdict(usual.options), **asdict(usual.model)}
+    unused = {one.name for one in fields(MethodSettings)} - {"slots"}
+    unused -= set() if report.method in REFERENCES else find_method(report.method, retired=True).reads()
+    unused |= OF_RECURRENT if is_encoder else set()
+    unused |= set() if model.get("slots") else OF_SLOTS
+    for title, values in report.settings.items():
+        used = {name: one for name, one in values.items() if name not in unused or one != defaults.get(name)}
+        yield title, [(name, MISSING if one is None else str(one)) for name, one in used.items()]

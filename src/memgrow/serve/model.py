@@ -18,8 +18,7 @@ from memgrow.data.disk import finite
 from memgrow.errors import ModelError, listed
 from memgrow.evaluation.attention import read_reply, read_words
 from memgrow.evaluation.drift import DriftMonitor
-from memgrow.evaluation.model_tables import about, judge
-from memgrow.evaluation.tables import measure_of_task
+from memgrow.evaluation.model_tables import about, verdict_of
 from memgrow.learner import Learner
 from memgrow.models import REPLY
 from memgrow.serve.settings import ServeSettings
@@ -148,7 +147,7 @@ def _card(learner: Learner, name: str, digest: str, kept: Sequence[versions.Save
         "matrix": history["matrix"],
         "baseline": history["baseline"],
         "summary": learner.history.summary(),
-        "verdict": asdict(judge(learner.history.matrix, measure_of_task(learner.task))),
+        "verdict": asdict(verdict_of(learner)),
         "settings": {
             "model": settings,
             "training": asdict(learner.training),

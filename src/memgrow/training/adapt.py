@@ -80,7 +80,9 @@ def _adapt_alone(
         _check_forgetting(stage.name, before, scores, allowed=options.max_forgetting, resume=resume)
     history = next_state.history
     history.matrix = AccuracyMatrix((*history.matrix.rows[:-1], Row(record.learned, scores)))
-    history.baseline |= state.history.baseline | {name: majority(domain.test)[1] for name, domain in tested.items()}
+    history.baseline |= state.history.baseline
+    history.test_examples |= state.history.test_examples
+    _note_tests(history, tested)
     return next_state, record
 
 
@@ -192,10 +194,16 @@ def _adapt(
         )
         history = next_state.history
         history.add(record, scores)
-        history.baseline |= {name: majority(domain.test)[1] for name, domain in tested.items()}
+        _note_tests(history, tested)
         if stage.labels:
             history.labels |= {domain.name: domain.labels for domain in stage.domains}
         return _with_statistics(config, state, next_state, stage, validation), record
+
+
+def _note_tests(history: History, tested: Mapping[str, Domain]) -> None:
+    """Record what is known of test examples beside their scores."""
+    history.baseline |= {name: majority(domain.test)[1] for name, domain in tested.items()}
+    history.test_examples |= {name: len(domain.test) for name, domain in tested.items()}
 
 
 def check_learnable(config: LearnerConfig, stage: StageData) -> None:

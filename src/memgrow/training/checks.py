@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memgrow.data import Domain, Example
+from memgrow.data.domain import PARTS
 from memgrow.data.rows import check_text
-from memgrow.errors import DataError, SettingsError, listed
+from memgrow.errors import DataError, SettingsError, counted, listed
 from memgrow.evaluation.history import History
+from memgrow.evaluation.metrics import margin
 from memgrow.methods import MethodSpec
 from memgrow.models import REPLY
 
+USEFUL = 0.2  # of accuracy above the majority-class baseline: where chance may hide as much, nothing is said of use
+MIN_ROWS = 4  # of a domain: two labels to learn, one row to validate and one to test
 MUCH = 0.1  # of accuracy: more is forgotten only by mistake
 TEXTS = {"text": 1, "pair": 2, REPLY: 1}  # texts in an example of each task
 EXPECTED = {"text": "one text", "pair": "two texts", REPLY: "one message"}
@@ -55,7 +59,9 @@ def check_stage(domains: Sequence[Domain], task: str | None, labels: Sequence[st
     for domain in domains:
         for part in ("train", "validation"):
             if not getattr(domain, part):
-                raise DataError(f"{domain.name} has no {part} examples: give more rows or a file for that part")
+                count = sum(len(getattr(domain, one)) for one in PARTS)
+                few = f"{domain.name} has {counted(count, 'row')} and no {part} examples"
+                raise DataError(f"{few}: give at least {max(MIN_ROWS, count + 1)} rows, or a file for that part")
     first = domains[0].train[0]
     task = task or (REPLY if first.reply is not None else "pair" if first.pair is not None else "text")
     new = sorted({label for domain in domains for label in domain.labels}.difference(labels or ()))
@@ -164,9 +170,11 @@ def weak_scores(
     for name, (examples, score, part) in found.items():
         label, share = majority(examples)
         if score <= share < 1:
+            few = margin(score, len(examples)) > USEFUL
+            found_out = "too few rows to tell if it has learned anything" if few else "it has learned nothing of use"
             yield (
-                f"{name}: {part} accuracy is {100 * score:.1f}%, no better than always predicting {label} "
-                f"({100 * share:.1f}%): it has learned nothing of use; {advice}"
+                f"{name}: {part} accuracy is {100 * score:.1f}% on {counted(len(examples), 'row')}, no better than "
+                f"always predicting {label} ({100 * share:.1f}%): {found_out}; {advice}"
             )
 
 

@@ -117,6 +117,7 @@ def assemble(config: LearnerConfig, like: LearnerState, parts: Sequence[DomainPa
             AccuracyMatrix(tuple(Row(part.stage.learned, dict(part.scores)) for part in parts)),
             dict(like.history.baseline),
             {part.name: part.labels for part in parts},
+            dict(like.history.test_examples),
         ),
         calibration=Calibration(temperature, calibrated),
         reference=Reference({part.name: part.reference for part in parts if part.reference is not None}),
@@ -139,7 +140,7 @@ def without(config: LearnerConfig, state: LearnerState, name: str) -> LearnerSta
         # Scores were measured with the domain from its stage on.
         kept = [replace(one, scores=_other(one.scores, name) if i < number else {}) for i, one in enumerate(parts)]
         found = assemble(config, state, [one for one in kept if one.name != name])
-        found.history.baseline = _other(found.history.baseline, name)
+        _forget_tests(found.history, name)
         return found
     return _without_chained(state, name, memory)
 
@@ -162,7 +163,8 @@ def _without_chained(state: LearnerState, name: str, memory: DomainMemory) -> Le
     history = copy.deepcopy(state.history)
     del history.stages[number]
     rows = [Row(row.learned, _other(row.scores, name)) for i, row in enumerate(history.matrix.rows) if i != number]
-    history.matrix, history.baseline = AccuracyMatrix(tuple(rows)), _other(history.baseline, name)
+    history.matrix = AccuracyMatrix(tuple(rows))
+    _forget_tests(history, name)
     history.labels = _other(history.labels, name)
     calibrated = {
         one: replace(found, stage=found.stage - (found.stage > number + 1))
@@ -179,6 +181,10 @@ def _without_chained(state: LearnerState, name: str, memory: DomainMemory) -> Le
     )
 
 
+def _forget_tests(history: History, name: str) -> None:
+    history.baseline, history.test_examples = _other(history.baseline, name), _other(history.test_examples, name)
+
+
 def _other(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
@@ -190,7 +196,7 @@ FORMAT, ABOUT = 1, "memgrow"
 
 def export_domain(config: LearnerConfig, state: LearnerState, name: str, path: str | Path) -> None:
     """Write an independent domain as a file."""
-    part = next((one for one in _independent_parts(state) if one.name == name), None)
+    part = next((one for one in _independent_parts(state, "export a domain") if one.name == name), None)
     if part is None:
         raise ModelError(f"there is no domain {name!r}; there are {', '.join(state.history.domains)}")
     about = {
@@ -211,7 +217,7 @@ def export_domain(config: LearnerConfig, state: LearnerState, name: str, path: s
 
 def import_domain(config: LearnerConfig, state: LearnerState, path: str | Path) -> tuple[LearnerState, str]:
     """The state with the domain of a file, and the domain's name."""
-    parts, path = _independent_parts(state), Path(path)
+    parts, path = _independent_parts(state, "take in a domain"), Path(path)
     if not path.is_file():
         raise ModelError(f"{path} is not a file: check the name")
     try:
@@ -227,10 +233,10 @@ def import_domain(config: LearnerConfig, state: LearnerState, path: str | Path) 
     return found, part.name
 
 
-def _independent_parts(state: LearnerState) -> list[DomainPart]:
+def _independent_parts(state: LearnerState, what: str) -> list[DomainPart]:
     if state.memory is None or not state.memory.independent:
         raise ModelError(
-            "only independent domains are files, and this model has none: train one with --method lora+memory "
+            f"the model cannot {what}, as its domains are not independent: train a new one with --method lora+memory "
             "--set independent=true"
         )
     return parts_of(state)

@@ -172,8 +172,9 @@ class ResumeFolder:
             save_tensors(temporary, {**tensors, **rng_state}, {"state": json.dumps(state)})
             temporary.replace(self.folder / STATE)
             sync_folder(self.folder)
-        except (OSError, SafetensorError) as error:
-            raise ModelError(f"cannot save the training to {self.folder} ({brief(error)}): make room") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise ModelError(f"cannot save the training to {self.folder} ({reason}): make room") from error
         self._saved = time.monotonic()
         self._took = self._saved - began
 

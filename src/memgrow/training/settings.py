@@ -38,6 +38,7 @@ SELECTIONS = ("best", "last")
 LARGEST = 2**31 - 1
 AUTO_EPOCHS = 5  # epochs="auto"; a first domain, or one without known labels, gets more if it has few rows:
 FIRST_EPOCHS, FIRST_STEPS, AUTO_STEPS = 10, 500, 150  # 10 epochs, but at most 500 steps, and at least 150 steps
+MANY_EPOCHS = 40  # that a run with few of them is advised to try
 AUTO_PATIENCE, VALIDATED = 2, 500  # patience="auto": epochs with 500 validation predictions in all, at least 2
 
 
@@ -240,24 +241,30 @@ def defaults_for_new(
     return replace(usual, model=replace(usual.model, cell=str(encoder)))
 
 
-def sizes_line(model: ModelSettings, training: TrainingSettings) -> str:
-    """One line that tells what a new model is and how it trains."""
+def sizes_line(model: ModelSettings, training: TrainingSettings, rows: int, closed_form: bool = False) -> str:
+    """One line that tells what a new model is and how it trains on so many rows first."""
     if isinstance(model, PretrainedSettings):
         what = f"encoder {public_name(model.encoder)}"
     else:
         name = f"bidirectional {model.cell.upper()}" if model.bidirectional else model.cell.upper()
         what = f"{name}, embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}"
+    if closed_form:
+        return f"New model: {what}, solved in closed form"
     epochs = f"at most {counted(training.max_epochs, 'epoch')}"
     if training.epochs == AUTO:
-        epochs = f"{AUTO_EPOCHS} epochs, more for a first domain"
+        first = training.epochs_for(-(-rows // training.batch), first=True)
+        epochs = f"{first} epochs for {counted(rows, 'row')}"
+        if first > AUTO_EPOCHS:
+            epochs += f", and {AUTO_EPOCHS} for a later domain that shares labels"
     return f"New model: {what}, rate {training.rate:g}, batch {training.batch}, {epochs}"
 
 
-def advice_for(config: LearnerConfig) -> str:
-    """What may help a model that is no better than the majority-class baseline."""
+def advice_for(config: LearnerConfig, epochs: int) -> str:
+    """What may help a model that is no better than the majority-class baseline after so many epochs."""
     if config.method.closed_form:
         return "give it more rows"
     if config.model.is_pretrained:
         return "give it more rows, or another method or rate; with few rows try a new model with --method ridge"
     vectors = "" if config.vectors else " word vectors (--vectors),"
-    return f"give it more rows,{vectors} more epochs (--set epochs=40), or a higher rate"
+    more = f" more epochs (--set epochs={MANY_EPOCHS})," if epochs < MANY_EPOCHS else ""
+    return f"give it more rows,{vectors}{more} or a higher rate"
