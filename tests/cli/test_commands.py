@@ -301,19 +301,53 @@ def test_test_files_are_remembered_so_that_forgetting_is_always_shown(memgrow, d
     assert "kitchen" not in tested("clinic")
 
 
-def test_rows_that_were_trained_on_are_never_test_rows(memgrow, tmp_path):
-    """A file without a split: its test rows are drawn, and the same ones are tested by every later command."""
-    rng = random.Random(0)
-    files = {name: tmp_path / f"{name}.jsonl" for name in ("alpha", "beta")}
-    for path in files.values():
+@pytest.fixture
+def rows_of_letters(tmp_path):
+    """Writes 60 rows that nobody could learn."""
+
+    def write(name):
+        rng, path = random.Random(name), tmp_path / f"{name}.jsonl"
         rows = [{"text": f"{rng.random():.9f} x", "label": rng.choice("ab")} for _ in range(60)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write
+
+
+def test_rows_that_were_trained_on_are_never_test_rows(memgrow, rows_of_letters, tmp_path):
+    """A file without a split: its test rows are drawn, and the same ones are tested by every later command."""
+    files = {name: rows_of_letters(name) for name in ("alpha", "beta")}
     model, copied = tmp_path / "m", tmp_path / "copied.jsonl"
     copied.write_bytes(files["alpha"].read_bytes())
-    memgrow.done("adapt", model, files["alpha"], *memgrow.tiny, "--limit", "4")
+    memgrow.done("adapt", model, files["alpha"], *memgrow.tiny, "--limit", "5")
     result = memgrow("adapt", model, files["beta"])
     assert "differ" not in result.stderr
     memgrow.done("adapt", model, files["beta"], "--again", "--watch", files["alpha"])
     for path in (files["alpha"], copied):
         (found,) = json.loads(memgrow.done("evaluate", model, path, "--calibration", "--json")).values()
-        assert found["examples"] == 4
+        assert found["examples"] == 5
+
+
+@pytest.mark.parametrize("given", ["test", "validation"])
+def test_rows_of_a_domain_without_test_rows_are_remembered_beside_given_ones(memgrow, rows_of_letters, tmp_path, given):
+    files = [rows_of_letters(name) for name in ("alpha", "beta_train", f"beta_{given}")]
+    if given == "validation":
+        memgrow.done("adapt", tmp_path / "m", *files, *memgrow.tiny)
+        tested = {"beta_train"}
+    else:
+        memgrow.done("adapt", tmp_path / "m", *files[:2], "--test", files[2], *memgrow.tiny)
+        tested = {"alpha"}
+    for path in files[:2]:
+        if path.stem in tested:
+            found = json.loads(memgrow.done("evaluate", tmp_path / "m", path, "--calibration", "--json"))
+            assert [one["examples"] for one in found.values()] == [6]
+
+
+def test_domains_of_a_learned_file_are_chosen_by_their_names(memgrow, tmp_path):
+    path, model = tmp_path / "all.jsonl", tmp_path / "m"
+    rows = [{"text": f"{number} x", "label": "ab"[number % 2], "of": "pq"[number % 4 // 2]} for number in range(80)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    memgrow.done("adapt", model, path, "--by", "of", *memgrow.tiny)
+    found = json.loads(memgrow.done("evaluate", model, path, "--by", "of", "--domains", "q,p", "--json"))
+    assert list(found) == ["q", "p"]
+    assert "no domain r" in memgrow("evaluate", model, path, "--by", "of", "--domains", "r").stderr

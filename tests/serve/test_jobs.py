@@ -16,7 +16,7 @@ from memgrow.data import Domain, Stream, write_jsonl
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.serve import trainer
-from memgrow.serve.jobs import Job, JobQueue
+from memgrow.serve.jobs import MAX_ENDED, Job, JobQueue
 from memgrow.serve.logs import error_message, without_folders
 from memgrow.serve.model import Publisher
 from memgrow.serve.service import Service
@@ -281,6 +281,12 @@ def test_leftovers_are_removed_and_unknown_records_stay(
     for name in (broken.name, elsewhere.name):
         assert (jobs_of(folder) / name / "data.jsonl").exists()
         assert name in served.log.getvalue()
+
+
+def test_more_ended_trainings_than_are_listed_stop_no_service(serve: Serve, folder: Path) -> None:
+    for _ in range(2 * MAX_ENDED):
+        leave(folder, b"", "discarded")
+    assert serve().client.get("/health").status_code == 200
 
 
 # The folder of trainings

@@ -173,7 +173,8 @@ def load_for_evaluation(
         again = load_stream(path, columns=one.columns, limit=one.limit, skip_empty=skip_empty)
         stream += [Domain(domain.name, test=domain.test) for domain in again.stream]
         notices.append(f"{path.name}: only its test rows are read, as the model has learned the others")
-    kept = [domain for domain in stream if domains is None or domain.name in domains]
+    chosen = _choose(Stream(stream).names, domains)
+    kept = sorted((one for one in stream if one.name in chosen), key=lambda one: chosen.index(one.name))
     return Loaded(Stream(kept), tuple(notices), found.warnings)
 
 
@@ -206,10 +207,9 @@ def load_tables(
         for key, records in groups.items():
             merged.setdefault(key, []).extend(records)
             files.setdefault(key, {})[table.name] = None
-    if unknown := [name for name in domains or () if name not in names]:
-        raise DataError(f"the data has no domain {listed(unknown)}; it has {listed(names)}")
+    chosen = _choose(names, domains)
     made, drawn, drawn_tests = [], dict[str, list[str]](), list[str]()  # `drawn`: files by what was drawn from them
-    for name in domains or names:
+    for name in chosen:
         parts = {part: merged.get((name, part), []) for part in (*PARTS, HELD_OUT)}
         if not only_test:
             sources = {part: " and ".join(files.get((name, part), ())) for part in parts}
@@ -220,6 +220,13 @@ def load_tables(
         made.append(Domain(name, **kept))
     notices += [f"{what} {listed(dict.fromkeys(some))}" for what, some in drawn.items()]
     return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings), tuple(drawn_tests))
+
+
+def _choose(names: Collection[str], wanted: Sequence[str] | None) -> list[str]:
+    """The domains that are wanted, in that order; all of `names` if none are."""
+    if unknown := [name for name in wanted or () if name not in names]:
+        raise DataError(f"the data has no domain {listed(unknown)}; it has {listed(names)}")
+    return [*(wanted or names)]
 
 
 def _group(table: Table, role: str, notices: list[str]) -> Groups:

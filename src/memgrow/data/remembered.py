@@ -45,13 +45,15 @@ def test_files(
     named = {path: domain_and_part(path) for path in paths}
     found = {path: False for path, (_, part) in named.items() if part == "test"} | dict.fromkeys(given, False)
     explicit = {named[path][0] for path in found if path in named}
-    files = Counter("" if by else name for name, _ in named.values())
+    files = Counter("" if by else name for name, part in named.values() if part != "validation")
     for path, (name, part) in named.items():
         domains = tested if by else {name} & tested
-        if part == "test" or given or name in explicit or not domains:
+        if part in ("test", "validation") or name in explicit or not domains:
             continue
-        if not domains & drawn or (domains <= drawn and files["" if by else name] == 1):
-            found[path] = domains <= drawn
+        if domains <= drawn and files["" if by else name] == 1:
+            found[path] = True
+        elif not domains & drawn and not given:
+            found[path] = False
     return found
 
 

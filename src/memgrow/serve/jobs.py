@@ -140,8 +140,8 @@ class JobQueue:
                     continue
                 self._jobs[job.id] = job.model_copy(update={"state": "queued"}) if job.state == "training" else job
                 self._tidy(job)
-        for job in self._jobs.values():
-            self._thread.submit(self._continue, job.id)
+        for number in [job.id for job in self._jobs.values() if job.state in ACTIVE]:
+            self._thread.submit(self._continue, number)
 
     def stop(self) -> None:
         """End the running training; the next service resumes it."""
