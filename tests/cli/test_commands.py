@@ -351,3 +351,12 @@ def test_domains_of_a_learned_file_are_chosen_by_their_names(memgrow, tmp_path):
     found = json.loads(memgrow.done("evaluate", model, path, "--by", "of", "--domains", "q,p", "--json"))
     assert list(found) == ["q", "p"]
     assert "no domain r" in memgrow("evaluate", model, path, "--by", "of", "--domains", "r").stderr
+
+
+def test_a_model_is_saved_also_if_its_test_files_cannot_be_noted(memgrow, data, tmp_path):
+    memgrow.done("adapt", tmp_path / "m", data["harbour"], *memgrow.tiny)
+    (tmp_path / "m" / "tests.json").unlink()
+    (tmp_path / "m" / "tests.json").mkdir()
+    result = memgrow("adapt", tmp_path / "m", data["kitchen"])
+    assert (result.exit_code, "could not be noted" in result.stderr) == (0, True)
+    assert Learner.load(tmp_path / "m").history.domains == ("harbour", "kitchen")

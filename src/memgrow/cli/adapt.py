@@ -107,8 +107,11 @@ def adapt(
             )
         with_tests = [one.name for one in loaded.stream if one.test]
         files = test_files(data, rows.test or (), with_tests, loaded.drawn, by=rows.by is not None)
-        note_test_files(model, files, rows.columns(rows.group), rows.limit)
-        note_test_files(model, dict.fromkeys(watch_files, False), rows.columns(), None)
+        try:
+            note_test_files(model, files, rows.columns(rows.group), rows.limit)
+            note_test_files(model, dict.fromkeys(watch_files, False), rows.columns(), None)
+        except OSError as error:  # the model is saved
+            notice(f"the test files could not be noted ({error.strerror}): give them with --watch next time")
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
         console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
