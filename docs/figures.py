@@ -118,13 +118,13 @@ def readme() -> str:
     header = ("domains, learned one after another", *next(iter(claimed().values())))
     few, seeds = read("memory/intents")["summary"], len(read("memory/sure")["streams"]["sentiment-2"]["seeds"])
     about = (
-        f"Average test accuracy over all domains at the end, %; MiniLM, 3 seeds (memgrow in the other order {seeds}). "
+        f"Average test accuracy over all domains at the end, %; MiniLM; 3 seeds, and {seeds} for memgrow in the other "
     )
-    about += "memgrow on sentiment is today's; the other rows ran with an earlier router, which was slightly more "
     about += (
-        f"accurate. With today's, 150 intents with 20 rows each end at {few['conflict']:.1f}, and retraining on all "
+        "order. memgrow's two rows of sentiment use the current router, the others an earlier one that was slightly "
     )
-    about += f"at {few['multi-task']:.1f}."
+    about += "more accurate. In a smaller run with the current router, 20 training rows per intent, memgrow ends at "
+    about += f"{few['conflict']:.1f} and retraining at {few['multi-task']:.1f}."
     sources = ", ".join(command(read(f"memory/{name}")) for name in ("readings", "sure", "intents"))
     return table(header, rows, f"{about} From {sources}.")
 

@@ -326,6 +326,9 @@ def test_rows_that_were_trained_on_are_never_test_rows(memgrow, rows_of_letters,
     for path in (files["alpha"], copied):
         (found,) = json.loads(memgrow.done("evaluate", model, path, "--calibration", "--json")).values()
         assert found["examples"] == 5
+    with files["alpha"].open("a", encoding="utf-8") as file:
+        file.write('{"text": "one more", "label": "a"}\n')
+    assert "has changed" in memgrow.refused("evaluate", model, files["alpha"])
 
 
 @pytest.mark.parametrize("given", ["test", "validation"])

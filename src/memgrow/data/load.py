@@ -158,12 +158,19 @@ def load_for_evaluation(
 ) -> Loaded:
     """Files as test parts, whatever their names say; of a file with a split column its test rows.
 
-    Of a file that the model in the folder `model` has learned, the test rows that were drawn then.
+    Of a file that the model in the folder `model` has learned, the test rows that were drawn then; if it has changed
+    since, these cannot be told from the others.
     """
     files = _each(paths)
     _check_files(files)
-    known = {one.sha256: one for one in (read_test_files(model) if model else {}).values() if one.drawn}
+    noted = {path: one for path, one in (read_test_files(model) if model else {}).items() if one.drawn}
+    known = {one.sha256: one for one in noted.values()}
     learned = {path: known[digest] for path in files if known and (digest := sha256_of(path)) in known}
+    if changed := [path.name for path in files if path not in learned and path.absolute() in noted]:
+        raise DataError(
+            f"{listed(changed)} has changed since the model learned it, and may hold rows that the model was trained "
+            "on: give a file of test rows under another name"
+        )
     tables = [(read_file(path, columns, skip_empty), "test") for path in files if path not in learned]
     if not learned:
         return load_tables(tables, columns, domains=domains, limit=limit, only_test=True)
