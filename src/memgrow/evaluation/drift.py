@@ -250,11 +250,15 @@ def nearest_mixture(point: Vector, means: Vector, steps: int = 500, tolerance: f
     speed = 1.0
     for _ in range(steps if len(means) > 1 and largest > 0 else 0):
         new = _project_on_simplex(ahead - means @ (ahead @ means - point) / largest)
-        faster = (1 + math.sqrt(1 + 4 * speed**2)) / 2
-        ahead, moved = new + (speed - 1) / faster * (new - weights), float(np.abs(new - weights).max())
-        weights, speed = new, faster
-        if moved < tolerance:
+        moved = float(np.abs(new - weights).max())
+        if moved >= tolerance:
+            faster = (1 + math.sqrt(1 + 4 * speed**2)) / 2
+            ahead = new + (speed - 1) / faster * (new - weights)
+        elif speed > 1:  # a step with momentum may stand still where one without does not
+            faster, ahead = 1.0, new
+        else:
             break
+        weights, speed = new, faster
     return weights
 
 

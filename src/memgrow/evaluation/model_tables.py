@@ -157,7 +157,12 @@ def judge(
     level = level_of(max(sure if unsure else [*sure, mean], default=same), measure)
     title = TITLES[level]
     if level == "green" and unsure:
-        level, title = "unknown", f"Too few test rows to tell ({min(counts[name] for name in unsure):,})"
+        fewest = min(unsure, key=lambda name: counts[name])
+        level, title = "unknown", f"Too few test rows to tell ({counts[fewest]:,})"
+        seen = margin(domain_scores(matrix, fewest)[2] or 0.0, counts[fewest])
+        parts.append(
+            f"They cannot show a change of less than {percent(seen, digits=0)} points: test some hundred rows."
+        )
     elif level == "green" and mean < (1 / RISES[1] if measure.is_perplexity else -LIMITS[1]):
         level, title = "unknown", "Earlier domains gained much: they were not learned well at first"
     return Verdict(level, title, " ".join(parts), mean, lost, counts, unsure)

@@ -136,7 +136,8 @@ def label_warnings(stage: StageData, tested: Iterable[Domain], baseline: Mapping
         if unknown := labels_in(domain.test) - set(stage.labels):
             count = sum(example.label in unknown for example in domain.test)
             labels = listed(sorted(unknown))
-            yield f"{domain.name}: {count:,} of {len(domain.test):,} test examples have unknown labels ({labels})"
+            of = f"{count:,} of {len(domain.test):,} test examples"
+            yield f"{domain.name}: {of} have labels that the model has not learned yet ({labels})"
         if domain.test and baseline.get(domain.name, share := majority(domain.test)[1]) != share:
             yield f"{domain.name}: the test examples differ from those used before: give the same ones each time"
 
