@@ -245,6 +245,8 @@ def test_other_files_are_refused(tmp_path, content):
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
 def test_without_a_package_the_extra_is_named(monkeypatch, package):
     report = report_of_comparison(Comparison({"F": {0: RunResult(STREAM, 10, 1.0)}}), "runs", {})
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SettingsError, match=r"memgrow\[plots\]"):
         render(report, NOW)

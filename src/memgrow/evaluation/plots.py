@@ -97,6 +97,7 @@ class HeatMap:
     down: Sequence[str]
 
 
+@_style()
 def draw_matrices(
     matrices: Mapping[str, AccuracyMatrix],
     title: str = "",
