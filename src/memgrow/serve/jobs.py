@@ -176,7 +176,8 @@ class JobQueue:
             self._check_upload(atomic_write(folder / f"{DATA}{suffix}", content.read()), job, new_labels)
             atomic_write(folder / RECORD, job.model_dump_json())
             folder.rename(self.folder / job.id)
-            self._jobs[job.id] = job
+            with self._lock:
+                self._jobs[job.id] = job
         self._thread.submit(self._continue, job.id)
         log("job", id=job.id, state=job.state)
         return job

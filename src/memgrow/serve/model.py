@@ -134,7 +134,7 @@ def digest_of(folder: Path) -> str | None:
 
 def _card(learner: Learner, name: str, digest: str, kept: Sequence[versions.SavedVersion]) -> dict[str, Any]:
     facts, settings, history = about(learner), asdict(learner.settings), learner.history.to_json()
-    if Path(settings.get("encoder", "")).is_absolute():  # the folder is no matter of clients
+    if Path(settings.get("encoder", "")).is_absolute():  # clients need not see the folder
         facts["encoder"] = settings["encoder"] = Path(settings["encoder"]).name
     return {
         "name": name,
