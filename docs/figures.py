@@ -118,7 +118,9 @@ def readme() -> str:
     header = ("domains, learned one after another", *next(iter(claimed().values())))
     few, seeds = read("memory/intents")["summary"], len(read("memory/sure")["streams"]["sentiment-2"]["seeds"])
     about = f"Average test accuracy over all domains at the end, %; MiniLM, 3 seeds ({seeds} for memgrow in row 4). "
-    about += "memgrow is the default method; in rows 3 and 4 with the current router, in the others with an earlier one. "
+    about += (
+        "memgrow is the default method; in rows 3 and 4 with the current router, in the others with an earlier one. "
+    )
     about += "CLINC150 again with the current router and 20 training rows per intent: memgrow "
     about += f"{few['conflict']:.1f}, retraining {few['multi-task']:.1f}. [Intervals](research/memory/README.md)."
     sources = ", ".join(command(read(f"memory/{name}")) for name in ("readings", "sure", "intents"))
