@@ -1,4 +1,4 @@
-"""Which default settings keep up with a plain loop: `python -m research.defaults --data DATA --out FOLDER [--check]`.
+"""Which default settings keep up with a plain loop: `python -m research.defaults --data DATA --out FOLDER [--check | --memory]`.
 
 One factor at a time. Each run writes one .json file with the test accuracies after every stage.
 """
@@ -130,6 +130,14 @@ def checks() -> Iterator[Job]:
         yield from ((stream, rows, name, seed) for seed in seeds for stream in ("check", "mixed") for name in names)
 
 
+def memory_checks() -> Iterator[Job]:
+    """The third call: the same streams, now that the default reads the domain memory."""
+    for seed in range(5):
+        for rows in (500, 1500):
+            names = ("default", "plain")
+            yield from ((stream, rows, name, seed) for stream in ("check", "mixed") for name in names)
+
+
 def do(job: Job, given: argparse.Namespace) -> None:
     stream, rows, name, seed = job
     began = time.monotonic()
@@ -155,9 +163,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after so many")
     parser.add_argument("--check", action="store_true", help="the runs that check what was chosen")
+    parser.add_argument("--memory", action="store_true", help="the runs of the third rule")
     parser.add_argument("--only", default="", help="runs whose name holds this text")
     given = parser.parse_args()
-    chosen = [job for job in (checks() if given.check else jobs()) if given.only in ".".join(map(str, job))]
+    asked = memory_checks() if given.memory else checks() if given.check else jobs()
+    chosen = [job for job in asked if given.only in ".".join(map(str, job))]
     run_jobs(do, chosen, given.workers, given.seconds, given)
 
 
