@@ -104,8 +104,9 @@ VARIANTS: dict[str, Variant] = {
     # The check: `default` takes 10 epochs for a first domain of up to 500 steps.
     "default": variant(),
     "default, all rows": variant(all_rows=True),
+    "default, domain memory": variant("finetune+ema+memory"),
 }
-FEWER_EPOCHS = ("default", "default, all rows")  # all others train a first domain as before
+FEWER_EPOCHS = ("default", "default, all rows", "default, domain memory")  # all others train a first domain as before
 
 
 def _joint(domains: list[Domain], seed: int, given: argparse.Namespace) -> list[list[float]]:
@@ -134,7 +135,7 @@ def memory_checks() -> Iterator[Job]:
     """The third call: the same streams, now that the default reads the domain memory."""
     for seed in range(5):
         for rows in (500, 1500):
-            names = ("default", "plain")
+            names = ("default", "default, domain memory", "plain")
             yield from ((stream, rows, name, seed) for stream in ("check", "mixed") for name in names)
 
 

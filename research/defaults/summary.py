@@ -1,4 +1,8 @@
-"""Average the runs: `python -m research.defaults.summary RUNS [RUNS ...]`, folders that `research.defaults` wrote."""
+"""Average the runs: `python -m research.defaults.summary RUNS [RUNS ...]`, folders that `research.defaults` wrote.
+
+Runs of the third rule are read from folders whose name ends in -memory; they stand beside the earlier ones.
+Streams without runs keep their figures.
+"""
 
 import json
 import sys
@@ -18,8 +22,9 @@ def main() -> None:
     for folder in sys.argv[1:]:
         for path in sorted(Path(folder).glob("*.json")):
             record = json.loads(path.read_text(encoding="utf-8"))
-            averages[f"{record['stream']}, {record['rows']}"][record["variant"]][record["seed"]] = record["average"]
-    streams: dict[str, Any] = {}
+            stream = f"{record['stream']}, {record['rows']}" + (", with memory" if folder.endswith("-memory") else "")
+            averages[stream][record["variant"]][record["seed"]] = record["average"]
+    streams: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8"))["streams"] if RESULT.exists() else {}
     for stream, variants in averages.items():
         streams[stream] = {}
         for name, found in sorted(variants.items()):
