@@ -651,7 +651,16 @@ def memory_cost() -> str:
 
 def default_settings() -> str:
     found = read("defaults")
-    names = ("old default", "last epoch", "default", "default, all rows", "last epoch, all rows", "plain", "multi-task")
+    names = (
+        "old default",
+        "last epoch",
+        "default",
+        "default, domain memory",
+        "default, all rows",
+        "last epoch, all rows",
+        "plain",
+        "multi-task",
+    )
     rows = []
     for stream, variants in found["streams"].items():
         for name in (name for name in names if name in variants):
