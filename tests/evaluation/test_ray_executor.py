@@ -56,7 +56,7 @@ def test_a_lost_node_loses_no_run_and_a_second_comparison_makes_none(stream, tin
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    lost = [cluster.add_node(num_cpus=1) for _ in range(2)][0]
+    lost, _ = (cluster.add_node(num_cpus=1) for _ in range(2))
     ended = []
 
     def lose_a_node(run, outcome, number, total):
