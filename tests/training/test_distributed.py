@@ -2,13 +2,14 @@
 
 import json
 import signal
+import sys
 
 import pytest
 import torch
 
 from memgrow import Learner, Stream
 from memgrow.data import write_jsonl
-from memgrow.errors import SettingsError
+from memgrow.errors import MissingExtraError, SettingsError
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.nn import distributed
@@ -85,6 +86,13 @@ def test_processes_with_different_data_are_refused(monkeypatch):
     monkeypatch.setattr(distributed, "exchange", lambda value: [value, ({"data": "other"}, None)])
     with pytest.raises(SettingsError, match="the processes have different data"):
         ResumeFolder(None, 0, {"data": "ours"}, 0).restore()
+
+
+def test_without_accelerate_the_extra_is_named(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(MissingExtraError, match=r"memgrow\[distributed\]"):
+        distributed.join("cpu")
 
 
 @pytest.mark.parametrize("name", ["gem", "a-gem", "si"])
