@@ -35,7 +35,7 @@ CASES = {
     "ewc": Case("ewc", strength=100.0),
     "slots": Case("finetune+slots+vocab+distill"),
     "replies": Case("finetune+vocab", replies=True),
-    "long": Case("finetune+ema", training=replace(SHORT, epochs=4, patience=4), dropout=0.2),
+    "long": Case("finetune+ema", training=replace(SHORT, epochs=4, select="last"), dropout=0.2),
 }
 
 
