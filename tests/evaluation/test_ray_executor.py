@@ -47,3 +47,31 @@ def test_ray_gives_what_one_process_gives_and_imports_nothing_of_the_working_dir
         with pytest.raises(ZeroDivisionError):
             executor.submit(divmod, 1, 0).result()
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+@NEEDS_RAY
+@pytest.mark.slow
+@pytest.mark.extras
+def test_a_lost_node_loses_no_run_and_a_second_comparison_makes_none(stream, tiny, short, tmp_path):
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    lost, _ = (cluster.add_node(num_cpus=1) for _ in range(2))
+    ended = []
+
+    def lose_a_node(run, outcome, number, total):
+        ended.append(str(run))
+        if number == 2:
+            cluster.remove_node(lost, allow_graceful=False)
+
+    options = {"seeds": [0, 1, 2], "settings": Settings(tiny, short), "device": "cpu", "folder": tmp_path}
+    try:
+        found = compare(stream, ["finetune+vocab"], on=cluster.address, on_run=lose_a_node, **options)
+        assert len(cluster.list_all_nodes()) == 2
+        assert not found.failures
+        assert len(set(ended)) == len(ended) == len(list(tmp_path.glob("*.json")))
+        ended.clear()
+        assert compare(stream, ["finetune+vocab"], on=cluster.address, on_run=lose_a_node, **options) == found
+        assert not ended
+    finally:
+        cluster.shutdown()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import console, notice, progress_console, say, say_verdict, split_names, write_json
+from memgrow.cli.app import console, notice, progress_console, say, say_verdict, set_quiet, split_names, write_json
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 
 if TYPE_CHECKING:
@@ -56,10 +56,15 @@ def adapt(
     from memgrow.evaluation.model_tables import verdict_of
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
+    from memgrow.nn import distributed
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
     from memgrow.training.settings import sizes_line
 
+    settings = replace(settings, device=distributed.join(settings.device))
+    if not distributed.is_first():
+        set_quiet(True)
+        tensorboard = None
     if tensorboard is not None:
         check_tracker("tensorboard")
     check_keep_versions(keep_versions)
@@ -105,6 +110,8 @@ def adapt(
                 keep_versions=keep_versions,
                 threads=settings.threads,
             )
+        if not distributed.is_first():
+            return
         with_tests = [one.name for one in loaded.stream if one.test]
         files = test_files(data, rows.test or (), with_tests, loaded.drawn, by=rows.by is not None)
         try:

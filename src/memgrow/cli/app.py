@@ -174,7 +174,7 @@ REMOVED_COMMANDS = {
     "theorem": "run python -m research.theorem in a checkout of the repository",
 }
 REMOVED_OPTIONS = {
-    "--processes": "it will return with accelerate",
+    "--processes": "run accelerate launch -m memgrow adapt",
     "--loop": "there is one training loop",
     "--log-texts": "the log has no texts; log them where requests are sent",
     "--delimiter": "the delimiter of a CSV file is found in its header",
@@ -193,14 +193,14 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: a command ends as by Ctrl-C."""
 
 
-def _set_quiet(quiet: bool) -> None:
+def set_quiet(quiet: bool) -> None:
     console.quiet = notes.quiet = quiet
 
 
 def _quiet_option() -> list[Any]:
     """--quiet as the parameter of a command, which Typer alone makes the same way in all its versions."""
     option = typer.Option(
-        "--quiet", "-q", help="Print errors and requested JSON only.", callback=_set_quiet, expose_value=False
+        "--quiet", "-q", help="Print errors and requested JSON only.", callback=set_quiet, expose_value=False
     )
 
     def only(quiet: Annotated[bool, option] = False) -> None: ...

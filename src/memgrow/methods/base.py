@@ -87,6 +87,7 @@ class Method:
     needs_encoder: ClassVar[bool] = False  # works on a pretrained encoder only
     needs_every_domain: ClassVar[bool] = False  # cannot be switched to after the first domain
     closed_form: ClassVar[bool] = False  # `fit` sets the weights; there is no training
+    needs_whole_batches: ClassVar[bool] = False  # `loss` is no mean over rows, or gradients are read: one process only
     finish_order: ClassVar[int] = 1  # of `finish_domain`: 0 chooses weights, 1 moves them, 2 reads the final ones
 
     def __init__(self, options: Any) -> None:

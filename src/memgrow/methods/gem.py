@@ -22,6 +22,7 @@ class GEM(EpisodicMemory):
     """Adds a term whose gradient turns that of the batch away from those that point against it."""
 
     tasks = ("text", "pair")
+    needs_whole_batches = True
 
     def __init__(self, options: object) -> None:
         super().__init__(options)

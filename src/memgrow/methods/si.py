@@ -41,6 +41,7 @@ class SynapticIntelligence(EWC):
     """
 
     Options: ClassVar[type] = SIOptions
+    needs_whole_batches = True
 
     def __init__(self, options: SIOptions) -> None:
         super().__init__(options)

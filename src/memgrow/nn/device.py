@@ -23,10 +23,13 @@ def derive(seed: int, *path: object) -> int:
 def seeded(seed: int, *path: object, device: torch.device) -> Iterator[None]:
     """Run with torch's generators set for one purpose; the caller's generators are put back afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        # Where there is no GPU, torch.manual_seed would still note down for one, with a whole stack, what it was asked.
-        seeding = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
-        seeding(derive(seed, *path))
+        set_seed(derive(seed, *path))
         yield
+
+
+def set_seed(seed: int) -> None:
+    # Where there is no GPU, torch.manual_seed would still note down for one, with a whole stack, what it was asked.
+    (torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed)(seed)
 
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -43,6 +43,7 @@ from memgrow.data.disk import (
     sync_folder,
 )
 from memgrow.errors import ModelError, brief
+from memgrow.nn import distributed
 
 CHECKSUMS = "checksums.json"
 SHA256 = re.compile("[0-9a-f]{64}")
@@ -312,8 +313,12 @@ def _converted(versions: Sequence[VersionFolder], place: Path) -> list[VersionFo
 def hold(path: str | Path, wait: float | None = None, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold the lock of a model's folder, which is made if need be; a ModelError if it is held for `wait` seconds.
 
-    A thread that holds the lock may ask for it again. `on_wait` is called with a sentence before waiting.
+    A thread that holds the lock may ask for it again. `on_wait` is called with a sentence before waiting. Of several
+    processes that train together the first one holds it.
     """
+    if not distributed.is_first():
+        yield
+        return
     path = Path(os.path.realpath(path))
     made = [one for one in (path, *path.parents) if not one.exists()]
     lock = _acquire(path, GRACE_S if wait is None else wait, on_wait)

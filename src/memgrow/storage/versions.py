@@ -6,6 +6,7 @@ from pathlib import Path
 
 from memgrow.errors import ModelError, SettingsError
 from memgrow.evaluation.history import History, Stage
+from memgrow.nn import distributed
 from memgrow.storage.checkpoint import BASE, CONFIG, DAMAGED, find_version, read_history, read_stages, write_files
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, VersionFolder, hold, read_settled
 from memgrow.training.progress import ResumeFolder
@@ -46,8 +47,11 @@ def write_checkpoint(
     """Save a model as the current version of a folder. Readers see the previous version or this one.
 
     `earlier` is another folder with an earlier version, whose unchanged files are shared. A model that has learned
-    other domains is replaced only with `overwrite`. `keep_versions` is remembered for later saves.
+    other domains is replaced only with `overwrite`. `keep_versions` is remembered for later saves. Of several processes
+    that train together the first one writes.
     """
+    if not distributed.is_first():
+        return
     check_keep_versions(keep_versions)
     fingerprints = [stage.fingerprint for stage in state.history.stages]
     with hold(path, PATIENCE_S):

@@ -21,7 +21,7 @@ from memgrow.methods.base import Weights, newly_trained
 from memgrow.models import REPLY, Classifier, Model, PretrainedEncoder, Tally, build
 from memgrow.models.recurrent import first_vectors
 from memgrow.models.tokenizer import word_tokenizer
-from memgrow.nn import count_parameters, matching_hidden
+from memgrow.nn import count_parameters, distributed, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
 from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
 from memgrow.training.loop import TrainResult, swapped, train
@@ -214,6 +214,8 @@ def check_learnable(config: LearnerConfig, stage: StageData) -> None:
             "encoder out"
         )
     config.method.check_task(stage.task)
+    if distributed.process_count() > 1 and any(part.needs_whole_batches for part in config.method.parts):
+        raise SettingsError(f"{config.method.name} trains in one process only: start it without accelerate or torchrun")
 
 
 def _new_words(config: LearnerConfig, state: LearnerState, old: Model | None, tokens: Tokenized) -> StoredWords:

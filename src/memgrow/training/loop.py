@@ -16,7 +16,8 @@ from memgrow.evaluation.history import Curve
 from memgrow.methods import Method, Trainable
 from memgrow.methods.base import Weights
 from memgrow.models import Model
-from memgrow.nn.device import derive
+from memgrow.nn import distributed
+from memgrow.nn.device import derive, set_seed
 from memgrow.training.progress import Progress, ResumeFolder, Step, TrainState, under
 from memgrow.training.settings import TrainingSettings
 
@@ -52,6 +53,7 @@ def train(
     """Train until the validation score no longer rises, and leave the best epoch's weights in the model.
 
     With select="last" all epochs are trained and the last is the best. Parameters named in `new` train at `new_rate`.
+    Several processes share each batch, see `nn/distributed.py`.
     """
     parameters = trainable.prepare(model)
     optimizer = make_optimizer(parameters, settings, new)
@@ -59,7 +61,7 @@ def train(
     patience, warmup = settings.patience_for(len(validation)), method.warmup_epochs(batches)
     newest = settings.select == "last"
     best = _copy(trainable.state(model))
-    running = torch.zeros(2, dtype=torch.double, device=model.device)  # loss and correct answers of this epoch so far
+    running = torch.zeros(3, dtype=torch.double, device=model.device)  # this epoch's loss, correct answers, answers
     state = TrainState()
     if (restored := resume.restore()) is not None:
         state, tensors = restored
@@ -68,9 +70,11 @@ def train(
             load_optimizer_state(optimizer, parameters, under(tensors, "optimizer"))
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise resume.unusable(error) from error
-        running.copy_(torch.tensor([state.loss, state.correct], dtype=torch.double))
+        running.copy_(torch.tensor([state.loss, state.correct, state.seen], dtype=torch.double))
         progress.note(f"{name}: resuming in epoch {state.epoch + 1} after batch {state.batch}")
-    started, reported, seen = time.monotonic() - state.seconds, 0.0, state.seen
+    distributed.take_weights_of_first(model)
+    rank, processes = distributed.rank(), distributed.process_count()
+    started, reported = time.monotonic() - state.seconds, 0.0
 
     def save(at: TrainState) -> None:
         tensors = {f"model/{key}": tensor for key, tensor in trainable.state(model).items()}
@@ -79,11 +83,12 @@ def train(
         resume.save(at, tensors, model.device)
 
     def report(done: int, validated: float | None = None) -> None:
-        loss, correct = (running / max(seen, 1)).tolist()
-        if not isfinite(loss):
+        total, correct, count = running.tolist()
+        if not isfinite(total):
             raise diverged(done)
         known = state.best if state.best >= 0 else None
-        progress.step(Step(name, epoch + 1, settings.max_epochs, done, batches, loss, correct, known, validated))
+        figures = total / max(count, 1), correct / max(count, 1), known, validated
+        progress.step(Step(name, epoch + 1, settings.max_epochs, done, batches, *figures))
 
     def diverged(done: int) -> SettingsError:
         resume.clear()  # a resumed run would diverge again
@@ -103,38 +108,41 @@ def train(
         order = shuffled(data, settings.batch, derive(seed, "order", epoch), epoch)
         if first == 0:
             running.zero_()
-            seen = 0
         model.train()
         for done, indices in enumerate(order[first:], first + 1):
-            batch = collate(data, indices, model.device)
+            if rank:  # other dropout than the first process has, and the same again when it resumes
+                set_seed(derive(seed, "rank", rank, epoch, done))
+            part = indices[rank::processes]
+            batch = collate(data, part or indices[:1], model.device)
             scale_rates(optimizer, settings.rate_factor(epoch * batches + done - 1, batches))
             optimizer.zero_grad(set_to_none=True)
             output = model.training_step(batch)
             extra = method.loss(model, batch, output.logits)  # not part of the loss that progress shows
             loss = output.loss if extra is None else output.loss + extra
             loss.backward()  # type: ignore[no-untyped-call]
+            seen = torch.full_like(output.total, output.seen)
+            sums = torch.stack((output.total, output.right.to(output.total), seen))
+            running += distributed.average_gradients(parameters.values(), sums * bool(part))
             trainable.mask_gradients(model)
             nn.utils.clip_grad_norm_(parameters.values(), settings.clip)
             optimizer.step()
             method.after_step(model, optimizer, batches)
-            running += torch.stack((output.total, output.right.to(output.total)))
-            seen += output.seen
 
             now = time.monotonic()
-            if now - reported > REPORT_EVERY_S and done < batches:
+            if not rank and now - reported > REPORT_EVERY_S and done < batches:
                 reported = now
                 report(done)
             if resume.due():
-                total, correct = running.tolist()
+                total, correct, count = running.tolist()
                 if not isfinite(total):
                     raise diverged(done)
-                save(replace(state, batch=done, loss=total, correct=correct, seen=seen, seconds=now - started))
+                save(replace(state, batch=done, loss=total, correct=correct, seen=int(count), seconds=now - started))
 
         if not _finite(parameters.values()):
             raise diverged(batches)
         with swapped(model, method.evaluation_weights(model, optimizer)):
-            score = model.score(validation)
-            loss_so_far = float(running[0]) / max(seen, 1)
+            score = distributed.exchange(model.score(validation))[0]
+            loss_so_far = float(running[0]) / max(float(running[2]), 1)
             state = state.after_epoch(score, time.monotonic() - started, loss_so_far, newest)
             if state.best_epoch == state.epoch:
                 best = _copy(trainable.state(model))

@@ -19,6 +19,7 @@ from torch import Tensor
 from memgrow.data.disk import TRAINING, load_tensors, read_metadata, save_tensors, sync_folder, wrong_part
 from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
 from memgrow.evaluation.history import Curve
+from memgrow.nn import distributed
 from memgrow.nn.device import is_out_of_memory
 
 
@@ -64,8 +65,11 @@ class NoProgress:
 
 
 def find_progress(progress: Progress | bool | None) -> Progress:
-    """The progress that a caller asks for: an object, True for a default one, None or False for none."""
-    if progress is None or progress is False:
+    """The progress that a caller asks for: an object, True for a default one, None or False for none.
+
+    Of several processes the first one shows it.
+    """
+    if progress is None or progress is False or not distributed.is_first():
         return NoProgress()
     if progress is True:
         return PlainProgress()
@@ -128,11 +132,11 @@ class UnfinishedError(ModelError):
 class ResumeFolder:
     """Saves an unfinished training in a folder; with None nothing is saved.
 
-    `key` identifies the training: the state of another one is refused.
+    `key` identifies the training: the state of another one is refused. Of several processes the first one saves.
     """
 
     def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
-        self.folder = folder
+        self.folder = folder if distributed.is_first() else None
         self.stage = stage  # number of stages before this training
         self.key = dict(key)
         self.every = every
@@ -180,6 +184,14 @@ class ResumeFolder:
 
     def restore(self) -> tuple[TrainState, dict[str, Tensor]] | None:
         """Restore the random number generators and return what `save` was given; None if there is nothing to resume."""
+        keys, found = zip(*distributed.exchange((self.key, self._read())), strict=True)
+        for name in self.key:
+            if len({key[name] for key in keys}) > 1:
+                raise SettingsError(f"the processes have different {name}: give all the same files, model and settings")
+        first: tuple[TrainState, dict[str, Tensor]] | None = found[0]
+        return first
+
+    def _read(self) -> tuple[TrainState, dict[str, Tensor]] | None:
         if self.folder is None or not self.is_unfinished:
             return None
         path = self.folder / STATE
