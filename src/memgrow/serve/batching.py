@@ -1,17 +1,17 @@
-"""Micro-batching: requests that arrive together are computed as one batch.
+"""Micro-batching: requests that arrive while a batch is computed are the next batch.
 
-One worker thread computes. While it does, the next requests gather. If the previous batch had several requests, the
-next one waits a few milliseconds for more; a single client never waits.
+One worker thread computes. If the previous batch had several requests, the next one waits a few milliseconds for more;
+a single client never waits.
 """
 
 import asyncio
 import heapq
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -39,7 +39,7 @@ class Request:
     examples: Sequence[Example]
     explain: bool
     top_k: int | None
-    future: "asyncio.Future[Answer]"
+    answer: "Future[Answer]" = field(default_factory=Future)
 
 
 class Batcher:
@@ -51,63 +51,39 @@ class Batcher:
         """`on_batch` gets the number of requests of each batch."""
         self._current, self._settings, self._on_batch = current, settings, on_batch
         self._queue: deque[Request] = deque()
-        self._arrived = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, "batches")
-        self._task: asyncio.Task[None] | None = None
+        self._several = False  # requests in the previous batch
 
-    def start(self) -> None:
-        """Begin, within the running event loop."""
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        self._pool.shutdown()
+    def stop(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
 
-    @property
-    def is_alive(self) -> bool:
-        return self._task is not None and not self._task.done()
-
     async def submit(self, examples: Sequence[Example], *, explain: bool = False, top_k: int | None = None) -> Answer:
         """The response to some examples, once a batch with them has been computed."""
-        if len(self._queue) >= self._settings.max_waiting or not self.is_alive:
+        if len(self._queue) >= self._settings.max_waiting:
             raise HTTPException(503, "too many requests are waiting: try again in a moment")
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._queue.append(Request(examples, explain, top_k, future))
-        self._arrived.set()
+        request = Request(examples, explain, top_k)
+        self._queue.append(request)
+        self._pool.submit(self._next_batch)
         try:
-            return await asyncio.wait_for(future, self._settings.answer_seconds)
+            return await asyncio.wait_for(asyncio.wrap_future(request.answer), self._settings.answer_seconds)
         except TimeoutError:
             seconds = f"{self._settings.answer_seconds:g} seconds"
             raise HTTPException(503, f"no answer within {seconds}: send less") from None
 
-    async def _run(self) -> None:
-        several = False
-        while True:
-            await self._arrived.wait()
-            if several:
-                await asyncio.sleep(LINGER_SECONDS)
-            batch = self._take()
-            if not self._queue:
-                self._arrived.clear()
-            several = len(batch) > 1
-            if not batch:
-                continue
+    # In the worker thread
+
+    def _next_batch(self) -> None:
+        """Compute what waits; called once for each request, so that most calls find nothing to do."""
+        if self._queue and self._several:
+            time.sleep(LINGER_SECONDS)
+        if batch := self._take():
+            self._several = len(batch) > 1
             self._on_batch(len(batch))
-            answers = await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
-            for request, answer in zip(batch, answers, strict=True):
-                if request.future.done():  # given up meanwhile
-                    continue
-                if isinstance(answer, Exception):
-                    request.future.set_exception(answer)
-                else:
-                    request.future.set_result(answer)
+            self._compute(batch)
 
     def _take(self) -> list[Request]:
         """The next batch: either predictions or explanations. Requests that were given up are dropped."""
@@ -115,24 +91,31 @@ class Batcher:
         texts = 0
         while self._queue and len(batch) < self._settings.max_batch:
             request = self._queue[0]
-            if not request.future.done():
-                texts += len(request.examples)
-                if batch and (texts > self._settings.max_batch_texts or request.explain != batch[0].explain):
-                    break
-                batch.append(request)
+            texts += len(request.examples)
+            if batch and (texts > self._settings.max_batch_texts or request.explain != batch[0].explain):
+                break
             self._queue.popleft()
+            if request.answer.set_running_or_notify_cancel():
+                batch.append(request)
+            else:
+                texts -= len(request.examples)
         return batch
 
-    def _compute(self, batch: Sequence[Request]) -> list[Answer | Exception]:
-        """In the worker thread: the answer or the error of each request. One that fails spoils no other."""
+    def _compute(self, batch: Sequence[Request]) -> None:
+        """The answer or the error of each request. One that fails spoils no other."""
         model, examples = self._current(), [example for request in batch for example in request.examples]
         try:
             outputs = map(model.explain, examples) if batch[0].explain else model.predict(examples)
-            return [self._answer(model, request, outputs) for request in batch]
+            answers = [self._answer(model, request, outputs) for request in batch]
         except Exception as error:
             if len(batch) == 1:
-                return [error]
-            return [answer for request in batch for answer in self._compute([request])]
+                batch[0].answer.set_exception(error)
+            else:
+                for request in batch:
+                    self._compute([request])
+            return
+        for request, answer in zip(batch, answers, strict=True):
+            request.answer.set_result(answer)
 
     def _answer(self, model: ServedModel, request: Request, outputs: Iterator[dict[str, Any]]) -> Answer:
         """Take the outputs of one request. JSON is made here, as it may be large, and not in the event loop."""

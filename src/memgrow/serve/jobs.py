@@ -197,8 +197,7 @@ class JobQueue:
             job = self._find(number)
             if job.state != "ready":
                 raise HTTPException(409, f"this training is {job.state}: only one that is ready can be published")
-            if (error := self._publish(self._update(job, publish=True))) is not None:
-                raise error
+            self._publish(self._update(job, publish=True))
         return self.get(number)
 
     def discard(self, number: str) -> dict[str, Any]:
@@ -275,7 +274,8 @@ class JobQueue:
             if (job := self._jobs[number]).state == "ready" and job.publish:
                 self._publish(job)
         except Exception as error:
-            log("training failed", error, id=number)
+            if not isinstance(error, MemgrowError):
+                log("training failed", error, id=number)
             with self._lock:
                 if (job := self._jobs[number]).state == "training":
                     self._update(job, state="failed", error=error_message(error))
@@ -332,20 +332,16 @@ class JobQueue:
         said = "".join(f"; it said: {without_folders(line)[:MAX_SAID]}" for line in lines[-1:])
         return f"the training process failed (exit code {process.returncode}): see the log of the service{said}"
 
-    def _publish(self, job: Job) -> Exception | None:
-        """Make the trained model the served one; an error is recorded and comes back."""
+    def _publish(self, job: Job) -> None:
+        """Make the trained model the served one, unless it was discarded meanwhile; an error is recorded."""
         with self._lock:
-            if self._jobs[job.id].state != "ready":
-                return None  # discarded meanwhile
-            try:
-                model = self._publisher.publish(self.folder / job.id / CANDIDATE)
-            except Exception as error:
-                if not isinstance(error, MemgrowError):
-                    log("not published", error, id=job.id)
-                self._update(job, error=error_message(error))
-                return error
-            self._update(job, state="published", error=None, **model.identity)
-        return None
+            if self._jobs[job.id].state == "ready":
+                try:
+                    model = self._publisher.publish(self.folder / job.id / CANDIDATE)
+                except Exception as error:
+                    self._update(job, error=error_message(error))
+                    raise
+                self._update(job, state="published", error=None, **model.identity)
 
 
 def _read_object(file: Path) -> dict[str, Any]:
