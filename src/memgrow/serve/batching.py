@@ -1,17 +1,17 @@
 """Micro-batching: requests that arrive while a batch is computed are the next batch.
 
-One worker thread computes. If the previous batch had several requests, the next one waits a few milliseconds for more;
-a single client never waits.
+One worker thread computes, all else happens in the event loop. After a batch of several requests the next one waits a
+few milliseconds for more; a single client never waits.
 """
 
 import asyncio
 import heapq
 import json
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -39,7 +39,7 @@ class Request:
     examples: Sequence[Example]
     explain: bool
     top_k: int | None
-    answer: "Future[Answer]" = field(default_factory=Future)
+    answer: "asyncio.Future[Answer]"
 
 
 class Batcher:
@@ -52,7 +52,7 @@ class Batcher:
         self._current, self._settings, self._on_batch = current, settings, on_batch
         self._queue: deque[Request] = deque()
         self._pool = ThreadPoolExecutor(1, "batches")
-        self._several = False  # requests in the previous batch
+        self._is_busy = False
 
     def stop(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -65,25 +65,34 @@ class Batcher:
         """The response to some examples, once a batch with them has been computed."""
         if len(self._queue) >= self._settings.max_waiting:
             raise HTTPException(503, "too many requests are waiting: try again in a moment")
-        request = Request(examples, explain, top_k)
-        self._queue.append(request)
-        self._pool.submit(self._next_batch)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.append(Request(examples, explain, top_k, answer))
+        if not self._is_busy:
+            self._next_batch()
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(request.answer), self._settings.answer_seconds)
+            return await asyncio.wait_for(answer, self._settings.answer_seconds)
         except TimeoutError:
             seconds = f"{self._settings.answer_seconds:g} seconds"
             raise HTTPException(503, f"no answer within {seconds}: send less") from None
 
-    # In the worker thread
-
     def _next_batch(self) -> None:
-        """Compute what waits; called once for each request, so that most calls find nothing to do."""
-        if self._queue and self._several:
-            time.sleep(LINGER_SECONDS)
-        if batch := self._take():
-            self._several = len(batch) > 1
+        self._is_busy = bool(batch := self._take())
+        if batch:
             self._on_batch(len(batch))
-            self._compute(batch)
+            computed = asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
+            computed.add_done_callback(partial(self._deliver, batch))
+
+    def _deliver(self, batch: Sequence[Request], computed: "asyncio.Future[list[Answer | Exception]]") -> None:
+        if computed.cancelled():
+            return  # the service ends
+        for request, answer in zip(batch, computed.result(), strict=True):
+            if request.answer.done():  # given up meanwhile
+                continue
+            if isinstance(answer, Exception):
+                request.answer.set_exception(answer)
+            else:
+                request.answer.set_result(answer)
+        asyncio.get_running_loop().call_later(LINGER_SECONDS if len(batch) > 1 else 0, self._next_batch)
 
     def _take(self) -> list[Request]:
         """The next batch: either predictions or explanations. Requests that were given up are dropped."""
@@ -91,31 +100,24 @@ class Batcher:
         texts = 0
         while self._queue and len(batch) < self._settings.max_batch:
             request = self._queue[0]
-            texts += len(request.examples)
-            if batch and (texts > self._settings.max_batch_texts or request.explain != batch[0].explain):
-                break
-            self._queue.popleft()
-            if request.answer.set_running_or_notify_cancel():
+            if not request.answer.done():
+                texts += len(request.examples)
+                if batch and (texts > self._settings.max_batch_texts or request.explain != batch[0].explain):
+                    break
                 batch.append(request)
-            else:
-                texts -= len(request.examples)
+            self._queue.popleft()
         return batch
 
-    def _compute(self, batch: Sequence[Request]) -> None:
-        """The answer or the error of each request. One that fails spoils no other."""
+    def _compute(self, batch: Sequence[Request]) -> list[Answer | Exception]:
+        """In the worker thread: the answer or the error of each request. One that fails spoils no other."""
         model, examples = self._current(), [example for request in batch for example in request.examples]
         try:
             outputs = map(model.explain, examples) if batch[0].explain else model.predict(examples)
-            answers = [self._answer(model, request, outputs) for request in batch]
+            return [self._answer(model, request, outputs) for request in batch]
         except Exception as error:
             if len(batch) == 1:
-                batch[0].answer.set_exception(error)
-            else:
-                for request in batch:
-                    self._compute([request])
-            return
-        for request, answer in zip(batch, answers, strict=True):
-            request.answer.set_result(answer)
+                return [error]
+            return [answer for request in batch for answer in self._compute([request])]
 
     def _answer(self, model: ServedModel, request: Request, outputs: Iterator[dict[str, Any]]) -> Answer:
         """Take the outputs of one request. JSON is made here, as it may be large, and not in the event loop."""
