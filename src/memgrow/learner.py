@@ -84,7 +84,7 @@ class AdaptArguments(TypedDict, total=False):
     """Keyword arguments of `Learner.adapt` and `Learner.learn`."""
 
     watch: Iterable[Domain]  # domains whose test examples are evaluated afterwards, to measure forgetting
-    vectors: str | Path | None  # a file of word vectors for new words; later domains use it as well
+    vectors: str | Path | None  # a file of word vectors for new words
     folder: str | Path | None  # save here at the end; a run that was killed resumes and ends with the same bits
     save_every: float  # seconds between two saves of the unfinished training (60)
     progress: Progress | bool | None  # True for a default one
@@ -214,7 +214,9 @@ class Learner:
             raise SettingsError(f"max_forgetting is the number of points that may be lost, 0 or more, not {limit:g}")
         if folder and not overwrite:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
-        config, vectors = self.config, self._find_vectors(given.get("vectors"), progress)
+        config, vectors = self.config, given.get("vectors")
+        if vectors is None and (known := config.vectors) is not None:
+            progress.note(f"new words start at random: give {known.name} again (--vectors), or none (--vectors none)")
         if self._has_default_sizes and self.model is None:
             if vectors is not None and not config.model.is_pretrained:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
@@ -285,15 +287,6 @@ class Learner:
 
         self.state, name = import_domain(self.config, self.state, path)
         return name
-
-    def _find_vectors(self, given: str | Path | None, progress: Progress) -> str | Path | None:
-        """The file of word vectors that is given, or else that of earlier domains."""
-        if given is not None or self.vectors is None:
-            return given
-        if (found := self.vectors.find()) is None:
-            name = self.vectors.name
-            progress.note(f"new words start at random: give {name} again (--vectors), or none (--vectors none)")
-        return found
 
     def _key(self, config: LearnerConfig, stage: StageData, vectors: bool) -> str:
         """Identifies a training, so that a run resumes its own state and no other."""
@@ -515,12 +508,8 @@ class Learner:
 
     @property
     def vectors(self) -> RememberedVectors | None:
-        """The word vectors that new words start with; set to None to use none."""
+        """The word vectors that new words started with."""
         return self.config.vectors
-
-    @vectors.setter
-    def vectors(self, vectors: RememberedVectors | None) -> None:
-        self.config = replace(self.config, vectors=vectors)
 
     @property
     def task(self) -> str | None:

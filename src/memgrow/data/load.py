@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,7 +98,7 @@ class Loaded:
     stream: Stream
     notices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # the notices that must not be missed
-    drawn: tuple[str, ...] = ()  # domains whose test rows were drawn from training rows
+    tests: Mapping[Path, bool] = field(default_factory=dict)  # files with test rows, and whether these were drawn
 
 
 def load_stream(
@@ -134,7 +134,8 @@ def load_rows(
 ) -> Loaded:
     """Rows, a frame, a dataset or a mapping of splits as the domain of that name, or by the column `columns.by`."""
     given = [*splits_of(rows, name).items(), ("validation", validation), ("test", test)]
-    tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given if some is not None]
+    given = [(role, some) for role, some in given if some is not None]
+    tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given]
     return load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
 
 
@@ -199,22 +200,33 @@ def load_tables(
     names = dict.fromkeys(name for _, groups in own for name, _ in groups)
     merged: Groups = {}
     files: dict[tuple[str, str], dict[str, None]] = {}
-    for table, role, groups in grouped:
+    for number, (table, role, groups) in enumerate(grouped):
         if role != "data" and not only_test:
             groups = _match(table.name, groups, names, bool(columns.by), notices)
+            grouped[number] = table, role, groups
         for key, records in groups.items():
             merged.setdefault(key, []).extend(records)
             files.setdefault(key, {})[table.name] = None
-    made, drawn, drawn_tests = [], dict[str, list[str]](), list[str]()  # `drawn`: files by what was drawn from them
-    for name in _choose(names, domains):
+    made, drawn, drawn_tests = [], dict[str, list[str]](), set[str]()  # `drawn`: files by what was drawn from them
+    for name in (chosen := _choose(names, domains)):
         parts = {part: merged.get((name, part), []) for part in PARTS}
         if not only_test:
-            drawn_tests += [] if parts["test"] else [name]
+            drawn_tests |= set() if parts["test"] else {name}
             for what, file in _draw_missing(name, parts, " and ".join(files.get((name, "train"), ())), columns, seed):
                 drawn.setdefault(what, []).append(file)
-        made.append(Domain(name, **{part: fair_slice([one.example for one in parts[part]], limit, seed) for part in PARTS}))
+        examples = {part: [one.example for one in records] for part, records in parts.items()}
+        made.append(Domain(name, **{part: fair_slice(some, limit, seed) for part, some in examples.items()}))
     notices += [f"{what} {listed(dict.fromkeys(some))}" for what, some in drawn.items()]
-    return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings), tuple(drawn_tests))
+    tests: dict[Path, bool] = {}
+    for table, _, groups in grouped:
+        trained = {name for name, part in groups if part == "train" and name in chosen}
+        has_tests = any(part == "test" and name in chosen for name, part in groups)
+        # What was drawn from several files cannot be drawn again from one.
+        again = [name in drawn_tests and len(files[name, "train"]) == 1 for name in trained]
+        is_drawn = not has_tests and again != [] and all(again)
+        if table.path and (is_drawn or (has_tests and not trained & drawn_tests)):
+            tests[table.path] = is_drawn
+    return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings), tests)
 
 
 def _choose(names: Collection[str], wanted: Sequence[str] | None) -> list[str]:

@@ -161,11 +161,12 @@ class Table:
     records: list[Record] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # rows by reason
     warning: str | None = None  # of a label column that is not read
+    path: Path | None = None
 
 
 def read_file(path: Path, columns: Columns, skip_empty: bool = False) -> Table:
     """Read a file as a table. Rows without a gold label, and with `skip_empty` those without a text, are counted."""
-    table = Table(path.name, *domain_and_part(path), columns)
+    table = Table(path.name, *domain_and_part(path), columns, path=path)
     rows = ((where(path, line), values) for line, values in read_rows(path, columns.encoding))
     return _fill(table, rows, skip_empty)
 

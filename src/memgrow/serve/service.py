@@ -35,10 +35,15 @@ class Service(Collector):
         self.settings = settings = settings or ServeSettings()
         check_keep_versions(settings.keep_versions)
         # Settings that would stop every training are refused now.
-        watched = settings.watch and [one for one in load_for_evaluation(settings.watch, model=folder).stream if one.test]
+        watched = settings.watch and load_for_evaluation(settings.watch, model=folder).stream
         self.publisher = Publisher(folder, settings)
         learned = self.publisher.current.learner.history.domains
-        if settings.max_forgetting is not None and not settings.read_only and learned and not watched:
+        if (
+            settings.max_forgetting is not None
+            and not settings.read_only
+            and learned
+            and not any(one.test for one in watched)
+        ):
             raise SettingsError(f"max_forgetting needs tests of {listed(learned)}: watch some (--watch FILE)")
         self.queue = None if settings.read_only else JobQueue(self.publisher, settings)
         disable_created_metrics()  # type: ignore[no-untyped-call]
