@@ -19,7 +19,7 @@ from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors, detect
 from memgrow.errors import DataError, ModelError, SettingsError, listed
 from memgrow.evaluation.calibration import Calibration, Reliability, reliability
-from memgrow.evaluation.drift import ALPHA, TOO_FEW, WINDOW, DriftMonitor, Reference
+from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.evaluation.history import History, Stage
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
@@ -94,11 +94,30 @@ class AdaptArguments(TypedDict, total=False):
     threads: int | None  # CPU threads; by default one for small models
 
 
+def _part(path: str) -> Any:
+    """A read-only attribute: a part of a learner's configuration or state."""
+    return property(operator.attrgetter(path))
+
+
 class Learner:
     """One model that learns domain after domain.
 
     It keeps no data of a domain that it has learned; only rehearsal and its kin keep a few rows.
     """
+
+    method: MethodSpec = _part("config.method")
+    settings: ModelSettings = _part("config.model")
+    options: MethodSettings = _part("config.options")
+    seed: int = _part("config.seed")
+    encoder: EncoderFiles | None = _part("config.encoder")
+    vectors: RememberedVectors | None = _part("config.vectors")  # that new words started with
+    task: str | None = _part("state.task")
+    labels: tuple[str, ...] | None = _part("state.labels")  # in the order of the logits; None before the first domain
+    model: Model | None = _part("state.model")  # the network, once something has been learned
+    vocabulary: Vocabulary = _part("state.vocabulary")
+    history: History = _part("state.history")
+    calibration: Calibration = _part("state.calibration")
+    reference: Reference = _part("state.reference")  # statistics of each domain's texts, for drift
 
     def __init__(self, config: LearnerConfig, state: LearnerState, device: torch.device) -> None:
         """Use `Learner.create` or `Learner.load`."""
@@ -310,7 +329,7 @@ class Learner:
 
     def _predict(self, texts: Sequence[Text], domain: str | None = None) -> list[Prediction]:
         self.classifier()
-        examples = _as_examples(texts, "predict")
+        examples = as_examples(texts, "predict")
         config, state = self.config, self.state  # once: another thread may adapt meanwhile
         check_examples(examples, state.task or "", None)
         data = state.encode(config, examples)
@@ -338,7 +357,7 @@ class Learner:
     ) -> list[Answer]:
         """A reply to each message, by beam search or, with a temperature, by sampling."""
         model = self.responder()
-        examples = [Example(one.text, where=one.where) for one in _as_examples(messages, "reply")]
+        examples = [Example(one.text, where=one.where) for one in as_examples(messages, "reply")]
         data = self.encode(examples, labeled=False)
         generator = torch.Generator().manual_seed(derive(seed, "replies"))
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}
@@ -352,7 +371,7 @@ class Learner:
         """For each text, how probable each entry of the domain memory is; see `read_entries` for what answers."""
         if (memory := self.classifier().memory) is None:
             raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
-        data = self.encode(_as_examples(texts, "route"), labeled=False)
+        data = self.encode(as_examples(texts, "route"), labeled=False)
         return [dict(zip(memory.names, row, strict=True)) for row in memory.scores(data).exp().tolist()]
 
     @torch.no_grad()
@@ -374,7 +393,7 @@ class Learner:
 
     def unknown_words(self, texts: Iterable[Text]) -> float:
         """The share of words that the model does not know; 0 with a pretrained encoder, which has word pieces."""
-        return self.count_unknown(_as_examples(texts, "unknown_words")).share
+        return self.count_unknown(as_examples(texts, "unknown_words")).share
 
     def count_unknown(self, examples: Sequence[Example]) -> UnknownWords:
         """Number of words, and of unknown words, in these examples."""
@@ -428,11 +447,7 @@ class Learner:
         vocabulary = None if self.settings.is_pretrained else self.vocabulary
         tokenizer = word_tokenizer(self.settings)
         learned = self.history.domains
-        early = "it was saved by an early version; the next domain adds them"
-        known = TOO_FEW if any(stage.date for stage in self.history.stages) else early
-        why = known if self.training.drift else "it was trained with drift=false"
-        options: dict[str, Any] = {"tokenizer": tokenizer, "window": window, "alpha": alpha, "why_none": why}
-        return DriftMonitor(self.reference, vocabulary, learned, **options)
+        return DriftMonitor(self.reference, vocabulary, learned, tokenizer=tokenizer, window=window, alpha=alpha)
 
     def split(self, domain: Domain, name: Split, unknown_labels: bool = False) -> Encoded:
         """One split of a domain, encoded."""
@@ -479,68 +494,12 @@ class Learner:
     # What it is made of
 
     @property
-    def method(self) -> MethodSpec:
-        return self.config.method
-
-    @property
-    def settings(self) -> ModelSettings:
-        return self.config.model
-
-    @property
     def training(self) -> TrainingSettings:
         return self.config.training
 
     @training.setter
     def training(self, training: TrainingSettings) -> None:
         self.config = replace(self.config, training=training)
-
-    @property
-    def options(self) -> MethodSettings:
-        return self.config.options
-
-    @property
-    def seed(self) -> int:
-        return self.config.seed
-
-    @property
-    def encoder(self) -> EncoderFiles | None:
-        return self.config.encoder
-
-    @property
-    def vectors(self) -> RememberedVectors | None:
-        """The word vectors that new words started with."""
-        return self.config.vectors
-
-    @property
-    def task(self) -> str | None:
-        return self.state.task
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """The labels in the order of the logits; None before the first domain."""
-        return self.state.labels
-
-    @property
-    def model(self) -> Model | None:
-        """The network, once something has been learned."""
-        return self.state.model
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.state.vocabulary
-
-    @property
-    def history(self) -> History:
-        return self.state.history
-
-    @property
-    def calibration(self) -> Calibration:
-        return self.state.calibration
-
-    @property
-    def reference(self) -> Reference:
-        """Statistics of each domain's texts, for drift."""
-        return self.state.reference
 
     def trained(self) -> Model:
         """The network; an error before the first domain."""
@@ -596,23 +555,21 @@ def _checked_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
     return found
 
 
-def _as_example(text: Text, number: int = 1) -> Example:
+def _as_example(text: Text, place: str = "text 1") -> Example:
     """A text, the two of a pair, or a row with the usual fields, as an example."""
     if isinstance(text, Example):
         return text
     if isinstance(text, tuple | list) and 0 < len(text) <= 2:
-        return Example(*text, where=f"text {number}")
-    if isinstance(text, Mapping):
-        return input_of(text, None, f"text {number}").example
-    return Example(text, where=f"text {number}")
+        return Example(*text, where=place)
+    return input_of(text, None, place).example if isinstance(text, Mapping) else Example(text, where=place)
 
 
-def _as_examples(texts: object, name: str) -> list[Example]:
+def as_examples(texts: object, name: str) -> list[Example]:
     """A list of texts as examples. A single text is refused: it would be read letter by letter."""
     if isinstance(texts, str | Example | Mapping) or is_frame(texts) or not isinstance(texts, Iterable):
         what = "a frame: pass one of its columns" if is_frame(texts) else f"{kind_of(texts)}: write {name}([text])"
         raise DataError(f"{name} takes a list of texts, not {what}")
-    return [_as_example(text, number) for number, text in enumerate(texts, 1)]
+    return [_as_example(text, f"text {number}") for number, text in enumerate(texts, 1)]
 
 
 def _holding(folder: str | Path | None) -> AbstractContextManager[Any]:

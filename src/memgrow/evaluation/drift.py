@@ -36,8 +36,10 @@ MIN_SHARES = 30  # validation examples of a stored mean share
 MAX_TEXTS = 2000  # texts of a domain that are summarized
 MAX_WORDS = 400  # words of a text that are read
 TINY = 1e-12  # smaller p-values are shown as this
-NO_REFERENCE = "this model has no drift statistics: "
-TOO_FEW = f"its domains have fewer than {MIN_TEXTS} different training texts; the next domain with more adds them"
+NO_REFERENCE = (
+    f"this model has no drift statistics: its domains have fewer than {MIN_TEXTS} different training texts, or it was "
+    "trained with drift=false; the next domain with more adds them"
+)
 DIRECTIONS = 64
 FEATURES = 2 * DIRECTIONS
 KIND = f"words, {DIRECTIONS} directions by blake2b"  # stored with the features
@@ -316,9 +318,8 @@ class DriftMonitor:
         tokenizer: Tokenizer = tokenize,
         window: int = WINDOW,
         alpha: float = ALPHA,
-        why_none: str = TOO_FEW,
     ) -> None:
-        """`vocabulary`: None without words; `learned`: all domains; `why_none`: why there are no statistics."""
+        """`vocabulary`: None without words; `learned`: all domains."""
         if window < MIN_WINDOW:
             raise SettingsError(f"a window of {window} texts is too small: give {MIN_WINDOW} or more")
         if not 0 < alpha < 1:
@@ -326,7 +327,7 @@ class DriftMonitor:
         self.window, self.alpha = window, alpha
         self._reference, self._vocabulary, self._tokenizer = reference, vocabulary, tokenizer
         self._missing = [name for name in learned if name not in reference.domains]
-        self._lock, self._why_none = threading.Lock(), why_none
+        self._lock = threading.Lock()
         self._texts = self._windows = self._alarms = 0
         self._last: Verdict | None = None
         self._clear()
@@ -363,7 +364,7 @@ class DriftMonitor:
         with self._lock:
             last = self._last
             if not self._reference.domains:
-                sentence = NO_REFERENCE + self._why_none
+                sentence = NO_REFERENCE
             elif last is None:
                 sentence = f"no verdict yet: the first window has {len(self._seen)} of {self.window} distinct texts"
             else:

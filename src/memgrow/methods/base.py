@@ -82,6 +82,7 @@ class NoOptions:
 class Method:
     """Fine-tuning. Subclasses override hooks; the order below is the order in which they are called."""
 
+    about: ClassVar[str] = "fine-tune: everything trains on the new domain"
     Options: ClassVar[type] = NoOptions
     tasks: ClassVar[tuple[str, ...]] = ("text", "pair", "reply")
     needs_encoder: ClassVar[bool] = False  # works on a pretrained encoder only

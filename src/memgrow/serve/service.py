@@ -35,7 +35,7 @@ class Service(Collector):
         self.settings = settings = settings or ServeSettings()
         check_keep_versions(settings.keep_versions)
         # Settings that would stop every training are refused now.
-        watched = settings.watch and load_for_evaluation(settings.watch, model=folder).stream
+        watched = load_for_evaluation(settings.watch, model=folder).stream if settings.watch else ()
         self.publisher = Publisher(folder, settings)
         learned = self.publisher.current.learner.history.domains
         if (

@@ -85,8 +85,6 @@ def warn(progress: Progress, sentence: str) -> None:
     warnings.warn(sentence, stacklevel=level)
 
 
-SAVING_SHARE = 0.1  # largest share of the training time that saving after epochs may take
-BYTES_PER_S = 2e8  # expected speed of the first save
 STATE = "state.safetensors"  # tensors, and the training state as metadata
 
 
@@ -137,7 +135,6 @@ class ResumeFolder:
         self.key = dict(key)
         self.every = every
         self._saved = time.monotonic()
-        self._took = 0.0  # seconds of the last save
 
     @classmethod
     def in_model(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
@@ -153,15 +150,9 @@ class ResumeFolder:
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
 
-    def due_after_epoch(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether to save after an epoch: sooner, but not after each short epoch of a large model."""
-        takes = max(self._took, sum(tensor.nbytes for tensor in tensors.values()) / BYTES_PER_S)
-        return self.folder is not None and time.monotonic() - self._saved >= min(self.every, takes / SAVING_SHARE)
-
     def save(self, train_state: TrainState, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         """Keep where a training stands: its state, its tensors, and the random number generators."""
         assert self.folder is not None
-        began = time.monotonic()
         rng_state = {"rng_state/cpu": torch.get_rng_state()}
         if device.type == "cuda":
             rng_state["rng_state/cuda"] = torch.cuda.get_rng_state()
@@ -176,7 +167,6 @@ class ResumeFolder:
             reason = error.strerror or error
             raise ModelError(f"cannot save the training to {self.folder} ({reason}): make room") from error
         self._saved = time.monotonic()
-        self._took = self._saved - began
 
     def restore(self) -> tuple[TrainState, dict[str, Tensor]] | None:
         """Restore the random number generators and return what `save` was given; None if there is nothing to resume."""
