@@ -180,7 +180,7 @@ _CLASSES: dict[str, tuple[type[Method], ...]] = {
 }
 _BASES = (
     *(
-        MethodSpec(name, (*parts, Method)[0].about, ("column",) if Progressive in parts else (), parts)
+        MethodSpec(name, (parts[0] if parts else Method).about, ("column",) if Progressive in parts else (), parts)
         for name, parts in _CLASSES.items()
     ),
     MethodSpec("multi-task", "train a new model on the data of all domains at once", joint=True, reinit=True),

@@ -56,11 +56,8 @@ class PlainProgress:
 class NoProgress:
     """Shows nothing; `warn` raises a Python warning instead."""
 
-    def step(self, step: Step) -> None:
-        return
-
-    def note(self, sentence: str) -> None:
-        return
+    def step(self, step: Step) -> None: ...
+    def note(self, sentence: str) -> None: ...
 
 
 def find_progress(progress: Progress | bool | None) -> Progress:
@@ -86,6 +83,9 @@ def warn(progress: Progress, sentence: str) -> None:
 
 
 STATE = "state.safetensors"  # tensors, and the training state as metadata
+
+
+UNREADABLE = (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -168,15 +168,20 @@ class ResumeFolder:
             raise ModelError(f"cannot save the training to {self.folder} ({reason}): make room") from error
         self._saved = time.monotonic()
 
+    def _read(self) -> dict[str, Any] | None:
+        """The state that was saved, if there is one and its training has not ended and been saved since."""
+        if self.folder is None or not self.folder.exists():
+            return None
+        state = json.loads(read_metadata(self.folder / STATE)["state"]) if self.is_unfinished else None
+        if state is None or state["stage"] < self.stage:
+            self.clear()
+            return None
+        return dict(state)
+
     def restore(self) -> tuple[TrainState, dict[str, Tensor]] | None:
         """Restore the random number generators and return what `save` was given; None if there is nothing to resume."""
-        if self.folder is None or not self.is_unfinished:
-            return None
-        path = self.folder / STATE
         try:
-            state = json.loads(read_metadata(path)["state"])
-            if state["stage"] < self.stage:  # that training has ended and was saved
-                self.clear()
+            if self.folder is None or (state := self._read()) is None:
                 return None
             for name, ours in self.key.items():
                 if state["key"].get(name) != ours:
@@ -184,25 +189,19 @@ class ResumeFolder:
                         f"{self.folder} holds an unfinished training with another {name}: run that command again, "
                         "or remove that folder to give it up"
                     )
-            tensors = load_tensors(path)
+            tensors = load_tensors(self.folder / STATE)
             train_state, rng_state = TrainState.from_json(state["train_state"]), under(tensors, "rng_state")
             torch.set_rng_state(rng_state["cpu"])
             if "cuda" in rng_state:
                 torch.cuda.set_rng_state(rng_state["cuda"])
             return train_state, tensors
-        except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        except UNREADABLE as error:
             raise self.unusable(error) from error
 
     def clear_ended(self) -> None:
         """Remove what is left of a training that was saved; its process was killed before it did so."""
-        if self.folder is None or not self.folder.exists():
-            return
-        if not (self.folder / STATE).exists():
-            self.clear()
-            return
-        with suppress(OSError, SafetensorError, LookupError, TypeError, ValueError):  # reported when it is needed
-            if json.loads(read_metadata(self.folder / STATE)["state"])["stage"] < self.stage:
-                self.clear()
+        with suppress(*UNREADABLE):  # reported when it is needed
+            self._read()
 
     def unusable(self, error: Exception) -> Exception:
         """The error to raise: a MemgrowError or out of memory as it is, any other as an UnfinishedError."""

@@ -72,10 +72,9 @@ class TrainingSettings:
                 raise SettingsError(f"{name} must be above 0 and finite, not {value}")
         if self.warm_up < 0:
             raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
-        if self.schedule not in SCHEDULES:
-            raise SettingsError(f"schedule {self.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
-        if self.select not in SELECTIONS:
-            raise SettingsError(f"select {self.select!r} is not known; there are {', '.join(SELECTIONS)}")
+        for name, known in (("schedule", SCHEDULES), ("select", SELECTIONS)):
+            if getattr(self, name) not in known:
+                raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
 
     @property
     def max_epochs(self) -> int:
@@ -180,19 +179,14 @@ class Defaults:
     options: MethodSettings = field(default_factory=MethodSettings)
 
 
-# A pretrained encoder: a low rate that falls to zero, at most five epochs. A first domain with few rows trains longer
-# (`defaults_for`).
+# A pretrained encoder: a low rate that falls to zero. A first domain with few rows trains longer (`defaults_for`).
 FINE_TUNING = TrainingSettings(
     rate=5e-5, new_rate=1e-3, warm_up=50, schedule="linear", epochs=5, max_words=256, clip=1.0
 )
-
-
 # A recurrent network: words found in a single document, such as names and numbers, are not stored. Patience depends on
 # the number of validation examples.
 RECURRENT = TrainingSettings(min_documents=2, patience="auto")
-
 LOWERCASE = ModelSettings(lowercase=True)
-
 # A thousand texts take a minute or two on two cores.
 SMALL = Defaults(
     model=replace(LOWERCASE, embedding=50, hidden=64, slots=64, perceptron=64),
@@ -214,8 +208,7 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, PretrainedSettings):
         options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200, compress_rate=5e-5)
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto", select="last"), options)
-    method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
-    return Defaults(method, model or LOWERCASE, RECURRENT)
+    return replace(PAPER_REPLIES if replies else PAPER, model=model or LOWERCASE)
 
 
 def defaults_for_device(device: torch.device, replies: bool = False) -> Defaults:
@@ -231,14 +224,12 @@ def defaults_for_new(
 
     Without one it is the default encoder. Replies, and methods that a pretrained encoder cannot do, take the LSTM.
     """
-    if encoder is None:
-        if replies or not all(set(method.grows) <= PretrainedSettings.grows for method in methods):
-            return defaults_for_device(device, replies)
+    if encoder is None and not replies and all(set(method.grows) <= PretrainedSettings.grows for method in methods):
         encoder = DEFAULT_ENCODER
-    if encoder not in LAYERS:
+    if encoder is not None and encoder not in LAYERS:
         return defaults_for(encoder)
     usual = defaults_for_device(device, replies)
-    return replace(usual, model=replace(usual.model, cell=str(encoder)))
+    return usual if encoder is None else replace(usual, model=replace(usual.model, cell=str(encoder)))
 
 
 def sizes_line(model: ModelSettings, training: TrainingSettings, rows: int, closed_form: bool = False) -> str:
