@@ -217,7 +217,7 @@ class Learner:
         arguments = {**arguments, "watch": watch, "progress": find_progress(arguments.get("progress"))}
         with _holding(folder := arguments.get("folder")), using_threads(arguments.get("threads")):
             if folder is not None:
-                ResumeFolder.in_model(folder, len(self.history.stages), {}, 0.0).clear_ended()
+                ResumeFolder(folder, len(self.history.stages), {}, 0.0).clear_ended()
             for stage in stages:
                 found = None if again else self.history.find(stage.fingerprint)
                 on_stage(found or self._learn_stage(stage, upcoming, **arguments), found is None)
@@ -245,7 +245,7 @@ class Learner:
                 raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use encoder lstm")
             config = replace(config, vectors=RememberedVectors.given(vectors))
         key = {"data": stage.fingerprint, "settings": self._key(config, stage, vectors is not None)}
-        resume = ResumeFolder.in_model(folder, len(self.history.stages), key, given.get("save_every", 60.0))
+        resume = ResumeFolder(folder, len(self.history.stages), key, given.get("save_every", 60.0))
         options = AdaptOptions(
             device=self.device,
             progress=progress,
@@ -319,7 +319,7 @@ class Learner:
 
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
         """Labels and calibrated probabilities of texts, or of pairs of texts for a pair model."""
-        return self._predict(texts)
+        return self._predict(texts, None)
 
     def for_domain(self, name: str) -> "DomainView":
         """A view that predicts for texts known to be of one domain: over its labels, with its calibration."""
@@ -327,24 +327,18 @@ class Learner:
             raise ModelError(f"there is no domain {name!r}; there are {listed(self.history.domains)}")
         return DomainView(self, name)
 
-    def _predict(self, texts: Sequence[Text], domain: str | None = None) -> list[Prediction]:
+    def _predict(self, texts: Sequence[Text], domain: str | None) -> list[Prediction]:
         self.classifier()
         examples = as_examples(texts, "predict")
         config, state = self.config, self.state  # once: another thread may adapt meanwhile
         check_examples(examples, state.task or "", None)
-        data = state.encode(config, examples)
-        labels = state.labels or ()
-        columns = list(range(len(labels)))
-        if domain is not None:
-            columns = [labels.index(label) for label in state.history.labels.get(domain, labels)]
+        data, labels = state.encode(config, examples), state.labels or ()
+        own = state.history.labels.get(domain, labels) if domain is not None else labels
         with self.suited_threads():
-            logits = state.calibrated_logits(data, domain)[:, columns]
-        rows = logits.softmax(-1).tolist()
-        names = [labels[column] for column in columns]
-        return [
-            Prediction(names[best], dict(zip(names, row, strict=True)))
-            for best, row in zip(logits.argmax(-1).tolist(), rows, strict=True)
-        ]
+            logits = state.calibrated_logits(data, domain)[:, [labels.index(label) for label in own]]
+        found = [dict(zip(own, row, strict=True)) for row in logits.softmax(-1).tolist()]
+        best = logits.argmax(-1).tolist()
+        return [Prediction(own[number], shares) for number, shares in zip(best, found, strict=True)]
 
     def reply(
         self,

@@ -150,9 +150,8 @@ def _csv_rows(path: Path, encoding: str) -> Iterator[Row]:
     csv.field_size_limit(MAX_ROW)
     lines = (line for _, line in _text_lines(path, encoding))
     header = next(lines, "")
-    delimiter = max(DELIMITERS, key=header.count)
     # Strict: otherwise a quote that is never closed takes the rest of the file.
-    reader = csv.reader(chain([header], lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([header], lines), delimiter=max(DELIMITERS, key=header.count), strict=True)
 
     def records() -> Iterator[tuple[int, list[str]]]:
         start = 1

@@ -164,17 +164,16 @@ def load_for_evaluation(
             "on: give a file of test rows under another name"
         )
     tables = [(read_file(path, columns, skip_empty), "test") for path in files if path not in learned]
+    found = load_tables(tables, columns, domains=None if learned else domains, limit=limit, only_test=True)
     if not learned:
-        return load_tables(tables, columns, domains=domains, limit=limit, only_test=True)
-    found = load_tables(tables, columns, limit=limit, only_test=True) if tables else Loaded(Stream(()))
+        return found
     stream, notices = list(found.stream), list(found.notices)
     for path, one in learned.items():
         again = load_stream(path, columns=one.columns, limit=one.limit, skip_empty=skip_empty)
         stream += [Domain(domain.name, test=domain.test) for domain in again.stream]
         notices.append(f"{path.name}: only its test rows are read, as the model has learned the others")
-    chosen = _choose(Stream(stream).names, domains)
-    kept = sorted((one for one in stream if one.name in chosen), key=lambda one: chosen.index(one.name))
-    return Loaded(Stream(kept), tuple(notices), found.warnings)
+    whole = Stream(stream)
+    return Loaded(Stream(whole[name] for name in _choose(whole.names, domains)), tuple(notices), found.warnings)
 
 
 Groups = dict[tuple[str, str], list[Record]]  # by domain and part

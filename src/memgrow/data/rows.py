@@ -101,10 +101,9 @@ class Columns:
             texts, has_label = self._texts(names), _first_of(LABELS, names) is not None
             if self.text is not None or texts is not None:
                 is_dialogue = labelled and not has_label and reply is not None
-            elif labelled:
-                is_dialogue = bool(message and reply) or (not has_label and bool(message or reply))
             else:
-                is_dialogue = message is not None
+                found = message if not labelled else message and reply if has_label else message or reply
+                is_dialogue = bool(found)
             if named or (texts and texts[1]) or not is_dialogue:
                 return None
         if message is None or (labelled and reply is None):

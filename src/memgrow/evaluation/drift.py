@@ -200,37 +200,32 @@ def judge(
     unknown: float | None = None,
     confidence: float | None = None,
 ) -> Verdict:
-    """Test the means of a window of texts against one or more domains."""
-    weights, distance, p = _test_distance(texts, features, list(domains.values()))
-    tests = {"distance": p}
-    usual = [one.unknown for one in domains.values() if one.unknown is not None]
+    """Test the means of a window of texts against one or more domains.
+
+    Of the domains' covariances only traces of powers are stored; norms of the sum are bounded by the sum of the norms,
+    and choosing the nearest mixture shortens the distance: p is conservative.
+    """
+    references = list(domains.values())
+    means = np.array([one.mean for one in references])
+    weights = nearest_mixture(features, means)
+    squared = float(np.square(features - weights @ means).sum())
+    shares = weights / texts + weights**2 / np.array([one.effective for one in references])
+    norms = [shares @ np.array([one.spread[power] ** (1 / (power + 1)) for one in references]) for power in range(3)]
+    first, second, third = (float(norm) ** (power + 1) for power, norm in enumerate(norms))
+    tests = {"distance": weighted_chi_square_tail(squared, (first, second, third))}
+    usual = [one.unknown for one in references if one.unknown is not None]
     if unknown is not None and len(usual) == len(domains):
         tests["unknown words"] = max(_p_above(unknown, one, texts) for one in usual)
     return Verdict(
         texts,
         min(1.0, len(tests) * min(tests.values())),
         tests,
-        distance,
+        math.sqrt(squared / first),  # 1 is expected by chance
         {name: float(weight) for name, weight in zip(domains, weights, strict=True) if weight >= 0.005},
         unknown,
         max((one.mean for one in usual), default=None),
         confidence,
     )
-
-
-def _test_distance(texts: int, features: Vector, domains: Sequence[DomainReference]) -> tuple[Vector, float, float]:
-    """The nearest mixture, its distance relative to chance, and the p-value.
-
-    Of the domains' covariances only traces of powers are stored; norms of the sum are bounded by the sum of the norms,
-    and choosing the nearest mixture shortens the distance: p is conservative.
-    """
-    means = np.array([one.mean for one in domains])
-    weights = nearest_mixture(features, means)
-    squared = float(np.square(features - weights @ means).sum())
-    shares = weights / texts + weights**2 / np.array([one.effective for one in domains])
-    norms = [shares @ np.array([one.spread[power] ** (1 / (power + 1)) for one in domains]) for power in range(3)]
-    first, second, third = (float(norm) ** (power + 1) for power, norm in enumerate(norms))
-    return weights, math.sqrt(squared / first), weighted_chi_square_tail(squared, (first, second, third))
 
 
 def weighted_chi_square_tail(value: float, power_sums: tuple[float, float, float]) -> float:

@@ -194,23 +194,20 @@ class JobQueue:
 
     def publish(self, number: str) -> dict[str, Any]:
         with self._lock:
-            job = self._find(number)
-            if job.state != "ready":
-                raise HTTPException(409, f"this training is {job.state}: only one that is ready can be published")
+            job = self._find(number, ("ready",), "only one that is ready can be published")
             self._publish(self._update(job, publish=True))
         return self.get(number)
 
     def discard(self, number: str) -> dict[str, Any]:
         with self._lock:
-            job = self._find(number)
-            if job.state not in ACTIVE:
-                raise HTTPException(409, f"this training is {job.state}: there is nothing to discard")
-            self._update(job, state="discarded")
+            self._update(self._find(number, ACTIVE, "there is nothing to discard"), state="discarded")
         return self.get(number)
 
-    def _find(self, number: str) -> Job:
+    def _find(self, number: str, states: tuple[str, ...] = STATES, otherwise: str = "") -> Job:
         if (job := self._jobs.get(number)) is None:
             raise HTTPException(404, "there is no such training: GET /jobs lists them")
+        if job.state not in states:
+            raise HTTPException(409, f"this training is {job.state}: {otherwise}")
         return job
 
     def _check_upload(self, file: Path, job: Job, new_labels: bool) -> None:
@@ -291,11 +288,10 @@ class JobQueue:
         if error and not self._is_over(job):
             error = self.run_trainer(job)  # once more: it resumes where it was killed
         with self._lock:
+            result = _read_object(self.folder / job.id / RESULT)
             if self._is_over(job):
                 self._tidy(self._jobs[job.id])
-                return
-            result = _read_object(self.folder / job.id / RESULT)
-            if "after" in result:
+            elif "after" in result:
                 self._update(job, state="ready", progress=1.0, **result)
             else:
                 self._update(job, state="failed", error=str(result.get("error") or error))

@@ -83,8 +83,6 @@ def warn(progress: Progress, sentence: str) -> None:
 
 
 STATE = "state.safetensors"  # tensors, and the training state as metadata
-
-
 UNREADABLE = (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
@@ -124,23 +122,15 @@ class UnfinishedError(ModelError):
 
 
 class ResumeFolder:
-    """Saves an unfinished training in a folder; with None nothing is saved.
+    """Saves an unfinished training in the folder `training` of a model's folder; with None nothing is saved.
 
-    `key` identifies the training: the state of another one is refused.
+    `stage` is the number of stages before this training. `key` identifies it: the state of another one is refused.
     """
 
-    def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
-        self.folder = folder
-        self.stage = stage  # number of stages before this training
-        self.key = dict(key)
-        self.every = every
+    def __init__(self, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
+        self.folder = None if model is None else Path(os.path.realpath(model)) / TRAINING
+        self.stage, self.key, self.every = stage, dict(key), every
         self._saved = time.monotonic()
-
-    @classmethod
-    def in_model(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
-        """The folder `training` in a model's folder; with None nothing is saved."""
-        place = None if model is None else Path(os.path.realpath(model)) / TRAINING
-        return cls(place, stage, key, every)
 
     @property
     def is_unfinished(self) -> bool:
