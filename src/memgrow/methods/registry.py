@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from memgrow.data.disk import take_plain_values
 from memgrow.errors import SettingsError, quoted
 from memgrow.methods.average import Average, AverageOptions
 from memgrow.methods.base import CombinedMethod, Method, check_options, keeps_rows, option
@@ -49,7 +48,6 @@ class MethodSettings(
     """The options of all methods. Each method's own are documented in its file."""
 
     def __post_init__(self) -> None:
-        take_plain_values(self)
         check_options(self)
 
     @classmethod

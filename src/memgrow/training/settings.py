@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf
 from pathlib import Path
 from typing import Literal, cast
 
@@ -11,10 +11,9 @@ from torch import Tensor
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
-from memgrow.data.disk import take_plain_values
 from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors
-from memgrow.errors import SettingsError, counted
+from memgrow.errors import counted
 from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.drift import Reference
 from memgrow.evaluation.history import History
@@ -26,6 +25,7 @@ from memgrow.methods import (
     MethodSettings,
     MethodSpec,
 )
+from memgrow.methods.base import check_options, option
 from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings
 from memgrow.models.domain_memory import DomainMemory
 from memgrow.models.hub import DEFAULT_ENCODER, EncoderFiles, public_name
@@ -33,9 +33,7 @@ from memgrow.models.tokenizer import max_tokens, tokenize_for
 from memgrow.nn import LAYERS
 
 AUTO: Literal["auto"] = "auto"
-SCHEDULES = ("constant", "linear")
-SELECTIONS = ("best", "last")
-LARGEST = 2**31 - 1
+MOST = 2**31 - 1
 AUTO_EPOCHS = 5  # epochs="auto"; a first domain, or one without known labels, gets more if it has few rows:
 FIRST_EPOCHS, FIRST_STEPS, AUTO_STEPS = 10, 500, 150  # 10 epochs, but at most 500 steps, and at least 150 steps
 MANY_EPOCHS = 40  # that a run with few of them is advised to try
@@ -46,35 +44,24 @@ AUTO_PATIENCE, VALIDATED = 2, 500  # patience="auto": epochs with 500 validation
 class TrainingSettings:
     """The settings of training on a domain. The defaults, and Adam as the optimizer, are the paper's."""
 
-    rate: float = 3e-4  # learning rate
-    batch: int = 32
-    epochs: int | Literal["auto"] = 20  # at most
-    patience: int | Literal["auto"] = 2  # epochs without a better validation score before training stops
-    clip: float = 5.0  # largest norm of the gradient
-    min_count: int = 1  # words that occur less often in a domain are not stored
-    min_documents: int = 1  # words that occur in fewer of its documents are not stored
-    max_words: int = 400  # longer texts are cut off
-    new_rate: float | None = None  # learning rate of parameters without pretraining; None: the same
-    warm_up: int = 0  # steps in which the learning rates rise, at most a third of all
-    schedule: str = "constant"  # of the learning rates after that: constant, or linear to zero
-    select: str = "best"  # the weights of the best epoch by validation, with early stopping, or of the last one
+    rate: float = option(3e-4, above=0)  # learning rate
+    batch: int = option(32, least=1, most=MOST)
+    epochs: int | Literal["auto"] = option(20, least=1, most=MOST, words=(AUTO,))  # at most
+    patience: int | Literal["auto"] = option(2, least=1, most=MOST, words=(AUTO,))
+    # epochs without a better validation score before training stops
+    clip: float = option(5.0, above=0, most=inf)  # largest norm of the gradient
+    min_count: int = option(1, least=1, most=MOST)  # words that occur less often in a domain are not stored
+    min_documents: int = option(1, least=1, most=MOST)  # words that occur in fewer of its documents are not stored
+    max_words: int = option(400, least=1, most=MOST)  # longer texts are cut off
+    new_rate: float | None = option(None, above=0)  # learning rate of parameters without pretraining; None: the same
+    warm_up: int = option(0, least=0)  # steps in which the learning rates rise, at most a third of all
+    schedule: str = option("constant", words=("constant", "linear"))  # of the learning rates; linear: to zero
+    select: str = option("best", words=("best", "last"))
+    # the weights of the best epoch by validation, with early stopping, or of the last one
     drift: bool = True  # whether statistics of the texts are stored, to notice drift
 
     def __post_init__(self) -> None:
-        take_plain_values(self)
-        for name in ("batch", "epochs", "patience", "min_count", "max_words", "min_documents"):
-            value = getattr(self, name)
-            if not (value == AUTO and name in ("epochs", "patience")) and not 1 <= value <= LARGEST:
-                raise SettingsError(f"{name} must be at least 1 and at most {LARGEST:,}, not {value}")
-        for name in ("rate", "clip", "new_rate"):
-            value = getattr(self, name)
-            if value is not None and not (value > 0 and (isfinite(value) or name == "clip")):
-                raise SettingsError(f"{name} must be above 0 and finite, not {value}")
-        if self.warm_up < 0:
-            raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
-        for name, known in (("schedule", SCHEDULES), ("select", SELECTIONS)):
-            if getattr(self, name) not in known:
-                raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
+        check_options(self)
 
     @property
     def max_epochs(self) -> int:
