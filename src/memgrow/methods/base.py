@@ -23,7 +23,7 @@ Weights = Mapping[str, Tensor]
 """Parameters of a model by name."""
 
 WHOLE = (0, 0)
-LARGEST = 1e300  # number in settings
+LARGEST_SETTING = 1e300  # number in settings
 
 
 @dataclass(frozen=True)
@@ -283,11 +283,16 @@ def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def option(
-    default: Any, *, least: float = -inf, above: float = -inf, most: float = LARGEST, words: tuple[str, ...] = ()
+    default: Any,
+    *,
+    least: float = -inf,
+    above: float = -inf,
+    most: float = LARGEST_SETTING,
+    words: tuple[str, ...] = (),
 ) -> Any:
     """A field of a dataclass of settings: a number within bounds, or one of some words."""
     numbers = [f"at least {least:g}"] * (least > -inf) + [f"above {above:g}"] * (above > -inf)
-    numbers += [f"at most {most:,}"] * (most < LARGEST)
+    numbers += [f"at most {most:,}"] * (most < LARGEST_SETTING)
     bounds = (least, above, most) if numbers or not words else None
     about = " or ".join([*([" and ".join(numbers)] if numbers else []), *words])
     return field(default=default, metadata={"bounds": bounds, "words": words, "about": about})

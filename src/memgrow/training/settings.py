@@ -33,7 +33,7 @@ from memgrow.models.tokenizer import max_tokens, tokenize_for
 from memgrow.nn import LAYERS
 
 AUTO: Literal["auto"] = "auto"
-MOST = 2**31 - 1
+LARGEST_COUNT = 2**31 - 1
 AUTO_EPOCHS = 5  # epochs="auto"; a first domain, or one without known labels, gets more if it has few rows:
 FIRST_EPOCHS, FIRST_STEPS, AUTO_STEPS = 10, 500, 150  # 10 epochs, but at most 500 steps, and at least 150 steps
 MANY_EPOCHS = 40  # that a run with few of them is advised to try
@@ -45,14 +45,16 @@ class TrainingSettings:
     """The settings of training on a domain. The defaults, and Adam as the optimizer, are the paper's."""
 
     rate: float = option(3e-4, above=0)  # learning rate
-    batch: int = option(32, least=1, most=MOST)
-    epochs: int | Literal["auto"] = option(20, least=1, most=MOST, words=(AUTO,))  # at most
-    patience: int | Literal["auto"] = option(2, least=1, most=MOST, words=(AUTO,))
+    batch: int = option(32, least=1, most=LARGEST_COUNT)
+    epochs: int | Literal["auto"] = option(20, least=1, most=LARGEST_COUNT, words=(AUTO,))  # at most
+    patience: int | Literal["auto"] = option(2, least=1, most=LARGEST_COUNT, words=(AUTO,))
     # epochs without a better validation score before training stops
     clip: float = option(5.0, above=0, most=inf)  # largest norm of the gradient
-    min_count: int = option(1, least=1, most=MOST)  # words that occur less often in a domain are not stored
-    min_documents: int = option(1, least=1, most=MOST)  # words that occur in fewer of its documents are not stored
-    max_words: int = option(400, least=1, most=MOST)  # longer texts are cut off
+    min_count: int = option(1, least=1, most=LARGEST_COUNT)  # words that occur less often in a domain are not stored
+    min_documents: int = option(
+        1, least=1, most=LARGEST_COUNT
+    )  # words that occur in fewer of its documents are not stored
+    max_words: int = option(400, least=1, most=LARGEST_COUNT)  # longer texts are cut off
     new_rate: float | None = option(None, above=0)  # learning rate of parameters without pretraining; None: the same
     warm_up: int = option(0, least=0)  # steps in which the learning rates rise, at most a third of all
     schedule: str = option("constant", words=("constant", "linear"))  # of the learning rates; linear: to zero
