@@ -51,9 +51,7 @@ class TrainingSettings:
     # epochs without a better validation score before training stops
     clip: float = option(5.0, above=0, most=inf)  # largest norm of the gradient
     min_count: int = option(1, least=1, most=LARGEST_COUNT)  # words that occur less often in a domain are not stored
-    min_documents: int = option(
-        1, least=1, most=LARGEST_COUNT
-    )  # words that occur in fewer of its documents are not stored
+    min_documents: int = option(1, least=1, most=LARGEST_COUNT)  # as words that fewer of its documents have
     max_words: int = option(400, least=1, most=LARGEST_COUNT)  # longer texts are cut off
     new_rate: float | None = option(None, above=0)  # learning rate of parameters without pretraining; None: the same
     warm_up: int = option(0, least=0)  # steps in which the learning rates rise, at most a third of all
