@@ -268,8 +268,8 @@ def test_a_learner_that_knows_nothing_says_so(tiny, short, tmp_path):
         (lambda: TrainingSettings(rate=0), "rate must be above 0"),
         (lambda: TrainingSettings(batch=0), "batch must be at least 1"),
         (lambda: MethodSettings(fisher="guess"), "fisher must be exact or sampled or empirical"),
-        (lambda: MethodSettings(slots=0), "1 or more"),
-        (lambda: MethodSettings(strength=-1), "0 or more"),
+        (lambda: MethodSettings(slots=0), "slots must be at least 1"),
+        (lambda: MethodSettings(strength=-1), "at least 0"),
     ],
 )
 def test_what_does_not_exist_or_cannot_be_names_what_can(wrong, says):

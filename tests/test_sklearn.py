@@ -125,12 +125,12 @@ def test_pairs_are_rows_of_two_columns():
 @pytest.mark.parametrize(
     ("texts", "labels", "said"),
     [
-        ("one text", [1], r"write \[text\]"),
-        (7, [1], "X is of type int"),
+        ("one text", [1], r"\[text\]"),
+        (7, [1], "X takes a list of texts, not of type int"),
         ([], [], "X has no texts"),
-        ([[1.0, 2.0]], [1], "text 1 of X: the text is of type float"),
-        ([("a", "b", "c")], [1], "text 1 of X is of type tuple"),
-        (["a", None], [1, 2], "text 2 of X: the text is missing"),
+        ([[1.0, 2.0]], [1], "text 1: the text is of type float"),
+        ([("a", "b", "c")], [1], "text 1: the text is of type tuple"),
+        (["a", None], [1, 2], "text 2: the text is missing"),
         (["a", "b"], [1, 1], "y has one class only"),
         (["a", "b"], [1, 2, 3], "inconsistent numbers of samples"),
         (["a", "b"], [0.25, 0.5], "continuous"),

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from memgrow import Domain, Example, Stream
-from memgrow.data import Columns, load_stream
+from memgrow.data import Columns, draw
+from memgrow.data.rows import Record, read_file
 from memgrow.errors import DataError
 
 PARTS = ("train", "validation", "test")
@@ -28,6 +29,7 @@ CORNELL_PREPARED = "cornell.tsv"
 UBUNTU = ("train.csv", "valid.csv", "test.csv")
 UBUNTU_PREPARED = ("ubuntu_train.tsv", "ubuntu_dev.tsv", "ubuntu_test.tsv")
 INNER = ("", "multinli_1.0", "cornell movie-dialogs corpus")  # folders that archives unpack to
+HALVES = {"validation": 0.5, "test": 0.5}
 LENGTH = 24  # hexadecimal digits of a fingerprint
 SURE = 0.9  # a guessed genre below it is not taken
 
@@ -127,8 +129,11 @@ def open_multinli(
     kept, the corpus's own before extra ones. No training pair comes twice in its genre or is held out.
     """
     train, held_out = (_find(folder, name, "multinli") for name in MULTINLI)
-    columns = Columns(by="genre", group="promptID")
-    everything = load_stream(train, columns=columns, held_out=held_out, skip_empty=True).stream
+    trained, others = map(_by_genre, (train, held_out))
+    drawn = {genre: draw([one.example for one in rows], [one.group for one in rows], HALVES) for genre, rows in others}
+    everything = Stream(
+        Domain(genre, train=[one.example for one in rows], **drawn.get(genre, {})) for genre, rows in trained
+    )
     if missing := [genre for genre in genres if genre not in everything.names]:
         raise DataError(f"{folder} has no training pairs of {', '.join(missing)}")
     guessed = _guessed(extra) if extra else {}
@@ -145,6 +150,13 @@ def open_multinli(
     return Loaded(
         Stream(domains), tuple(f"{count:,} training pairs left out: {why}" for why, count in left_out.items())
     )
+
+
+def _by_genre(path: Path) -> Iterable[tuple[str, list[Record]]]:
+    found: dict[str, list[Record]] = {}
+    for one in read_file(path, Columns(by="genre", group="promptID"), skip_empty=True).records:
+        found.setdefault(one.by or "", []).append(one)
+    return found.items()
 
 
 def _sift(examples: Iterable[Example], held_out: set[Any], left_out: Counter[str]) -> list[Example]:

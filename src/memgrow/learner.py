@@ -19,7 +19,7 @@ from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors, detect
 from memgrow.errors import DataError, ModelError, SettingsError, listed
 from memgrow.evaluation.calibration import Calibration, Reliability, reliability
-from memgrow.evaluation.drift import ALPHA, TOO_FEW, WINDOW, DriftMonitor, Reference
+from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.evaluation.history import History, Stage
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
@@ -84,7 +84,7 @@ class AdaptArguments(TypedDict, total=False):
     """Keyword arguments of `Learner.adapt` and `Learner.learn`."""
 
     watch: Iterable[Domain]  # domains whose test examples are evaluated afterwards, to measure forgetting
-    vectors: str | Path | None  # a file of word vectors for new words; later domains use it as well
+    vectors: str | Path | None  # a file of word vectors for new words
     folder: str | Path | None  # save here at the end; a run that was killed resumes and ends with the same bits
     save_every: float  # seconds between two saves of the unfinished training (60)
     progress: Progress | bool | None  # True for a default one
@@ -94,11 +94,30 @@ class AdaptArguments(TypedDict, total=False):
     threads: int | None  # CPU threads; by default one for small models
 
 
+def _part(path: str) -> Any:
+    """A read-only attribute: a part of a learner's configuration or state."""
+    return property(operator.attrgetter(path))
+
+
 class Learner:
     """One model that learns domain after domain.
 
     It keeps no data of a domain that it has learned; only rehearsal and its kin keep a few rows.
     """
+
+    method: MethodSpec = _part("config.method")
+    settings: ModelSettings = _part("config.model")
+    options: MethodSettings = _part("config.options")
+    seed: int = _part("config.seed")
+    encoder: EncoderFiles | None = _part("config.encoder")
+    vectors: RememberedVectors | None = _part("config.vectors")  # that new words started with
+    task: str | None = _part("state.task")
+    labels: tuple[str, ...] | None = _part("state.labels")  # in the order of the logits; None before the first domain
+    model: Model | None = _part("state.model")  # the network, once something has been learned
+    vocabulary: Vocabulary = _part("state.vocabulary")
+    history: History = _part("state.history")
+    calibration: Calibration = _part("state.calibration")
+    reference: Reference = _part("state.reference")  # statistics of each domain's texts, for drift
 
     def __init__(self, config: LearnerConfig, state: LearnerState, device: torch.device) -> None:
         """Use `Learner.create` or `Learner.load`."""
@@ -198,7 +217,7 @@ class Learner:
         arguments = {**arguments, "watch": watch, "progress": find_progress(arguments.get("progress"))}
         with _holding(folder := arguments.get("folder")), using_threads(arguments.get("threads")):
             if folder is not None:
-                ResumeFolder.in_model(folder, len(self.history.stages), {}, 0.0).clear_ended()
+                ResumeFolder(folder, len(self.history.stages), {}, 0.0).clear_ended()
             for stage in stages:
                 found = None if again else self.history.find(stage.fingerprint)
                 on_stage(found or self._learn_stage(stage, upcoming, **arguments), found is None)
@@ -214,7 +233,9 @@ class Learner:
             raise SettingsError(f"max_forgetting is the number of points that may be lost, 0 or more, not {limit:g}")
         if folder and not overwrite:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
-        config, vectors = self.config, self._find_vectors(given.get("vectors"), progress)
+        config, vectors = self.config, given.get("vectors")
+        if vectors is None and (known := config.vectors) is not None:
+            progress.note(f"new words start at random: give {known.name} again (--vectors), or none (--vectors none)")
         if self._has_default_sizes and self.model is None:
             if vectors is not None and not config.model.is_pretrained:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
@@ -224,7 +245,7 @@ class Learner:
                 raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use encoder lstm")
             config = replace(config, vectors=RememberedVectors.given(vectors))
         key = {"data": stage.fingerprint, "settings": self._key(config, stage, vectors is not None)}
-        resume = ResumeFolder.in_model(folder, len(self.history.stages), key, given.get("save_every", 60.0))
+        resume = ResumeFolder(folder, len(self.history.stages), key, given.get("save_every", 60.0))
         options = AdaptOptions(
             device=self.device,
             progress=progress,
@@ -286,15 +307,6 @@ class Learner:
         self.state, name = import_domain(self.config, self.state, path)
         return name
 
-    def _find_vectors(self, given: str | Path | None, progress: Progress) -> str | Path | None:
-        """The file of word vectors that is given, or else that of earlier domains."""
-        if given is not None or self.vectors is None:
-            return given
-        if (found := self.vectors.find()) is None:
-            name = self.vectors.name
-            progress.note(f"new words start at random: give {name} again (--vectors), or none (--vectors none)")
-        return found
-
     def _key(self, config: LearnerConfig, stage: StageData, vectors: bool) -> str:
         """Identifies a training, so that a run resumes its own state and no other."""
         content = config.vectors.sha256 if vectors and config.vectors else None
@@ -307,7 +319,7 @@ class Learner:
 
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
         """Labels and calibrated probabilities of texts, or of pairs of texts for a pair model."""
-        return self._predict(texts)
+        return self._predict(texts, None)
 
     def for_domain(self, name: str) -> "DomainView":
         """A view that predicts for texts known to be of one domain: over its labels, with its calibration."""
@@ -315,24 +327,18 @@ class Learner:
             raise ModelError(f"there is no domain {name!r}; there are {listed(self.history.domains)}")
         return DomainView(self, name)
 
-    def _predict(self, texts: Sequence[Text], domain: str | None = None) -> list[Prediction]:
+    def _predict(self, texts: Sequence[Text], domain: str | None) -> list[Prediction]:
         self.classifier()
-        examples = _as_examples(texts, "predict")
+        examples = as_examples(texts, "predict")
         config, state = self.config, self.state  # once: another thread may adapt meanwhile
         check_examples(examples, state.task or "", None)
-        data = state.encode(config, examples)
-        labels = state.labels or ()
-        columns = list(range(len(labels)))
-        if domain is not None:
-            columns = [labels.index(label) for label in state.history.labels.get(domain, labels)]
+        data, labels = state.encode(config, examples), state.labels or ()
+        own = state.history.labels.get(domain, labels) if domain is not None else labels
         with self.suited_threads():
-            logits = state.calibrated_logits(data, domain)[:, columns]
-        rows = logits.softmax(-1).tolist()
-        names = [labels[column] for column in columns]
-        return [
-            Prediction(names[best], dict(zip(names, row, strict=True)))
-            for best, row in zip(logits.argmax(-1).tolist(), rows, strict=True)
-        ]
+            logits = state.calibrated_logits(data, domain)[:, [labels.index(label) for label in own]]
+        found = [dict(zip(own, row, strict=True)) for row in logits.softmax(-1).tolist()]
+        best = logits.argmax(-1).tolist()
+        return [Prediction(own[number], shares) for number, shares in zip(best, found, strict=True)]
 
     def reply(
         self,
@@ -345,7 +351,7 @@ class Learner:
     ) -> list[Answer]:
         """A reply to each message, by beam search or, with a temperature, by sampling."""
         model = self.responder()
-        examples = [Example(one.text, where=one.where) for one in _as_examples(messages, "reply")]
+        examples = [Example(one.text, where=one.where) for one in as_examples(messages, "reply")]
         data = self.encode(examples, labeled=False)
         generator = torch.Generator().manual_seed(derive(seed, "replies"))
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}
@@ -359,7 +365,7 @@ class Learner:
         """For each text, how probable each entry of the domain memory is; see `read_entries` for what answers."""
         if (memory := self.classifier().memory) is None:
             raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
-        data = self.encode(_as_examples(texts, "route"), labeled=False)
+        data = self.encode(as_examples(texts, "route"), labeled=False)
         return [dict(zip(memory.names, row, strict=True)) for row in memory.scores(data).exp().tolist()]
 
     @torch.no_grad()
@@ -381,7 +387,7 @@ class Learner:
 
     def unknown_words(self, texts: Iterable[Text]) -> float:
         """The share of words that the model does not know; 0 with a pretrained encoder, which has word pieces."""
-        return self.count_unknown(_as_examples(texts, "unknown_words")).share
+        return self.count_unknown(as_examples(texts, "unknown_words")).share
 
     def count_unknown(self, examples: Sequence[Example]) -> UnknownWords:
         """Number of words, and of unknown words, in these examples."""
@@ -435,11 +441,7 @@ class Learner:
         vocabulary = None if self.settings.is_pretrained else self.vocabulary
         tokenizer = word_tokenizer(self.settings)
         learned = self.history.domains
-        early = "it was saved by an early version; the next domain adds them"
-        known = TOO_FEW if any(stage.date for stage in self.history.stages) else early
-        why = known if self.training.drift else "it was trained with drift=false"
-        options: dict[str, Any] = {"tokenizer": tokenizer, "window": window, "alpha": alpha, "why_none": why}
-        return DriftMonitor(self.reference, vocabulary, learned, **options)
+        return DriftMonitor(self.reference, vocabulary, learned, tokenizer=tokenizer, window=window, alpha=alpha)
 
     def split(self, domain: Domain, name: Split, unknown_labels: bool = False) -> Encoded:
         """One split of a domain, encoded."""
@@ -486,72 +488,12 @@ class Learner:
     # What it is made of
 
     @property
-    def method(self) -> MethodSpec:
-        return self.config.method
-
-    @property
-    def settings(self) -> ModelSettings:
-        return self.config.model
-
-    @property
     def training(self) -> TrainingSettings:
         return self.config.training
 
     @training.setter
     def training(self, training: TrainingSettings) -> None:
         self.config = replace(self.config, training=training)
-
-    @property
-    def options(self) -> MethodSettings:
-        return self.config.options
-
-    @property
-    def seed(self) -> int:
-        return self.config.seed
-
-    @property
-    def encoder(self) -> EncoderFiles | None:
-        return self.config.encoder
-
-    @property
-    def vectors(self) -> RememberedVectors | None:
-        """The word vectors that new words start with; set to None to use none."""
-        return self.config.vectors
-
-    @vectors.setter
-    def vectors(self, vectors: RememberedVectors | None) -> None:
-        self.config = replace(self.config, vectors=vectors)
-
-    @property
-    def task(self) -> str | None:
-        return self.state.task
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """The labels in the order of the logits; None before the first domain."""
-        return self.state.labels
-
-    @property
-    def model(self) -> Model | None:
-        """The network, once something has been learned."""
-        return self.state.model
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.state.vocabulary
-
-    @property
-    def history(self) -> History:
-        return self.state.history
-
-    @property
-    def calibration(self) -> Calibration:
-        return self.state.calibration
-
-    @property
-    def reference(self) -> Reference:
-        """Statistics of each domain's texts, for drift."""
-        return self.state.reference
 
     def trained(self) -> Model:
         """The network; an error before the first domain."""
@@ -607,23 +549,21 @@ def _checked_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
     return found
 
 
-def _as_example(text: Text, number: int = 1) -> Example:
+def _as_example(text: Text, place: str = "text 1") -> Example:
     """A text, the two of a pair, or a row with the usual fields, as an example."""
     if isinstance(text, Example):
         return text
     if isinstance(text, tuple | list) and 0 < len(text) <= 2:
-        return Example(*text, where=f"text {number}")
-    if isinstance(text, Mapping):
-        return input_of(text, None, f"text {number}").example
-    return Example(text, where=f"text {number}")
+        return Example(*text, where=place)
+    return input_of(text, None, place).example if isinstance(text, Mapping) else Example(text, where=place)
 
 
-def _as_examples(texts: object, name: str) -> list[Example]:
+def as_examples(texts: object, name: str) -> list[Example]:
     """A list of texts as examples. A single text is refused: it would be read letter by letter."""
     if isinstance(texts, str | Example | Mapping) or is_frame(texts) or not isinstance(texts, Iterable):
         what = "a frame: pass one of its columns" if is_frame(texts) else f"{kind_of(texts)}: write {name}([text])"
         raise DataError(f"{name} takes a list of texts, not {what}")
-    return [_as_example(text, number) for number, text in enumerate(texts, 1)]
+    return [_as_example(text, f"text {number}") for number, text in enumerate(texts, 1)]
 
 
 def _holding(folder: str | Path | None) -> AbstractContextManager[Any]:

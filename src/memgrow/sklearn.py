@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memgrow.data import Domain, Example, draw
-from memgrow.data.disk import kind_of
 from memgrow.data.rows import is_frame
 from memgrow.errors import DataError, MissingExtraError, SettingsError
-from memgrow.learner import Learner
+from memgrow.learner import Learner, as_examples
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.nn.device import find_device
@@ -167,26 +166,12 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _examples(self, X: Any) -> list[Example]:  # noqa: N803
         """X as a list or column of texts, or as rows of one or two columns."""
-        if isinstance(X, str):
-            raise DataError("X must be a list of texts, not one text: write [text]")
         if is_frame(X):
-            X = list(zip(*(X[name] for name in X.columns), strict=True))  # noqa: N806
-        try:
-            rows = X.tolist() if isinstance(X, np.ndarray) else list(X)
-        except TypeError:
-            raise DataError(f"X is {kind_of(X)}, but must be a list of texts") from None
-        if not rows:
+            X = zip(*(X[name] for name in X.columns), strict=True)  # noqa: N806
+        examples = as_examples(X.tolist() if isinstance(X, np.ndarray) else X, "X")
+        if not examples:
             raise DataError("X has no texts, 0 sample(s); give a minimum of 1 text")
-        return [_example(row, number) for number, row in enumerate(rows, 1)]
-
-
-def _example(row: Any, number: int) -> Example:
-    if isinstance(row, Example):
-        return Example(row.text, row.pair, where=row.where)
-    if isinstance(row, list | tuple) and len(row) not in (1, 2):
-        raise DataError(f"text {number} of X is {kind_of(row)} of {len(row)}; give one text, or two for a pair")
-    text, pair = (*row, None)[:2] if isinstance(row, list | tuple) else (row, None)
-    return Example(text, pair, where=f"text {number} of X")
+        return [Example(one.text, one.pair, where=one.where) for one in examples]
 
 
 def _domain(name: str, examples: Sequence[Example], fraction: float) -> Domain:

@@ -93,7 +93,7 @@ def test_a_file_of_tensors_that_cannot_be_written_is_an_error_of_the_file_system
     monkeypatch.setattr("memgrow.data.disk.save_file", full)
     with pytest.raises(OSError, match=r"^No space left on device"):
         save_tensors(tmp_path / "x.safetensors", {})
-    resume = ResumeFolder.in_model(tmp_path, 0, {}, 0.0)
+    resume = ResumeFolder(tmp_path, 0, {}, 0.0)
     with pytest.raises(ModelError, match=r"cannot save the training.*\(No space left.*make room") as told:
         resume.save(TrainState(), {}, torch.device("cpu"))
     assert "SafetensorError" not in str(told.value)

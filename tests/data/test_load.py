@@ -82,18 +82,6 @@ def test_further_files_fill_the_part_they_are_given_for(reviews):
     assert sizes(loaded.stream["toys"]) == (90, 10, 8)
 
 
-def test_held_out_files_are_halved_by_group(genres):
-    loaded = load_stream(
-        genres("all.jsonl", 30), columns=Columns(by="genre", group="prompt"), held_out=genres("dev.jsonl", 60)
-    )
-    for domain in loaded.stream:
-        assert len(domain.train) == 30
-        assert (len(domain.validation), len(domain.test)) == (30, 30)
-        halves = [{int(example.text.split()[-1]) // 3 for example in part} for part in (domain.validation, domain.test)]
-        assert halves[0].isdisjoint(halves[1])
-    assert loaded.notices == ("validation and test are drawn by group prompt, each half of dev.jsonl",)
-
-
 def test_a_split_column_goes_before_drawing_and_before_the_file_name(write_rows):
     rows = [
         {"text": f"{part} {i}", "label": "xy"[i % 2], "split": part}
@@ -174,7 +162,7 @@ def test_a_column_makes_domains_and_the_user_chooses_among_them(write_rows):
         ({"test": "split"}, "split.jsonl has no test rows"),
         ({"test": "pairs"}, "single texts.*pairs"),
         ({"test": "all"}, "is given twice"),
-        ({"held_out": "lost"}, "lost.jsonl does not exist"),
+        ({"test": "lost"}, "lost.jsonl does not exist"),
     ],
 )
 def test_files_that_do_not_fit_together_are_refused(genres, write_rows, options, keyword, tmp_path):

@@ -122,7 +122,6 @@ def run(model: Any, texts: Sequence[str], **limits: Any) -> list[Any]:
 
     async def main() -> list[Any]:
         batcher = Batcher(lambda: model, ServeSettings(**limits), lambda size: None)
-        batcher.start()
 
         async def submit(text: str) -> str:
             answer = await batcher.submit([Example(text)], explain=text == "explain")
@@ -137,7 +136,7 @@ def run(model: Any, texts: Sequence[str], **limits: Any) -> list[Any]:
             model.go.set()
             return await asyncio.gather(first, *others, return_exceptions=True)
         finally:
-            await batcher.stop()
+            batcher.stop()
 
     return asyncio.run(main())
 

@@ -52,7 +52,7 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
-    from memgrow.data.remembered import note_test_files, test_files
+    from memgrow.data.remembered import note_test_files
     from memgrow.evaluation.model_tables import verdict_of
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
@@ -92,7 +92,7 @@ def adapt(
             notice(f"{sizes} (--encoder and --set change it)")
         notice(*loaded.notices, *watched.notices)
         if str(settings.vectors) == opt.NO_VECTORS:
-            learner.vectors = None
+            learner.config = replace(learner.config, vectors=None)
         tracker = find_tracker("tensorboard", tensorboard, model.resolve().name) if tensorboard else None
         if tensorboard is not None:
             notice(f"To watch it: tensorboard --logdir {shlex.quote(str(tensorboard))}")
@@ -112,10 +112,8 @@ def adapt(
             )
         if not distributed.is_first():
             return
-        with_tests = [one.name for one in loaded.stream if one.test]
-        files = test_files(data, rows.test or (), with_tests, loaded.drawn, by=rows.by is not None)
         try:
-            note_test_files(model, files, rows.columns(rows.group), rows.limit)
+            note_test_files(model, loaded.tests, rows.columns(rows.group), rows.limit)
             note_test_files(model, dict.fromkeys(watch_files, False), rows.columns(), None)
         except OSError as error:  # the model is saved
             notice(f"the test files could not be noted ({error.strerror}): give them with --watch next time")

@@ -26,7 +26,7 @@ def _changing(model: Path) -> "Iterator[Learner]":
     ModelFolder.read(model)
     with hold(model):
         learner = Learner.load(model, "cpu")
-        resume = ResumeFolder.in_model(model, len(learner.history.stages), {}, 0)
+        resume = ResumeFolder(model, len(learner.history.stages), {}, 0)
         resume.clear_ended()
         if resume.is_unfinished:
             raise ModelError(f"{model} has an unfinished adaptation: run it again, or remove {resume.folder}")

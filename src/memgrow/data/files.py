@@ -57,12 +57,16 @@ def check_file(path: Path) -> Reader:
             raise DataError(f"{path} is a folder; name the files in it")
         if not path.is_file():  # a pipe may wait for ever, a device may never end
             raise DataError(f"{path} does not exist, or is a pipe or a device; check the name")
-    return _name_and_reader(path)[1]
+    if (reader := _name_and_reader(path)[1]) is None:
+        raise DataError(
+            f"{path} is not of a known format; its name must end in {', '.join(READERS)} (text also in .gz)"
+        )
+    return reader
 
 
 def is_data_file(path: Path) -> bool:
     """Whether a name ends as those of data files do."""
-    return _without_gz(path).lower().endswith(tuple(READERS))
+    return _name_and_reader(path)[1] is not None
 
 
 def domain_and_part(path: Path) -> tuple[str, str | None]:
@@ -81,16 +85,13 @@ def where(path: Path, line: int) -> str:
     return f"{path.name}, {'row' if path.name.lower().endswith('.parquet') else 'line'} {line}"
 
 
-def _name_and_reader(path: Path) -> tuple[str, Reader]:
-    name = _without_gz(path)
+def _name_and_reader(path: Path) -> tuple[str, Reader | None]:
+    """A file's name without the ending of its format, and what reads that."""
+    name = path.name[:-3] if _is_compressed(path) else path.name
     for suffix, reader in READERS.items():
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             return name[: -len(suffix)], reader
-    raise DataError(f"{path} is not of a known format; its name must end in {', '.join(READERS)} (text also in .gz)")
-
-
-def _without_gz(path: Path) -> str:
-    return path.name[:-3] if _is_compressed(path) else path.name
+    return name, None
 
 
 def _is_compressed(path: Path) -> bool:
@@ -150,9 +151,8 @@ def _csv_rows(path: Path, encoding: str) -> Iterator[Row]:
     csv.field_size_limit(MAX_ROW)
     lines = (line for _, line in _text_lines(path, encoding))
     header = next(lines, "")
-    delimiter = max(DELIMITERS, key=header.count)
     # Strict: otherwise a quote that is never closed takes the rest of the file.
-    reader = csv.reader(chain([header], lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([header], lines), delimiter=max(DELIMITERS, key=header.count), strict=True)
 
     def records() -> Iterator[tuple[int, list[str]]]:
         start = 1

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -87,14 +87,8 @@ def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) ->
 Paths = str | Path | Iterable[str | Path]
 
 SHARE = 0.1  # of the training rows, for each part that is drawn from them
-HELD_OUT = "held-out"  # to be halved into validation and test
 # What a file can be given as, and the parts that its split column may name then; other rows are left out.
-ROLES: dict[str, tuple[str, ...]] = {
-    "data": PARTS,
-    "validation": ("validation",),
-    "test": ("test",),
-    HELD_OUT: ("validation", "test"),
-}
+ROLES = {"data": PARTS, "validation": ("validation",), "test": ("test",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +98,7 @@ class Loaded:
     stream: Stream
     notices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # the notices that must not be missed
-    drawn: tuple[str, ...] = ()  # domains whose test rows were drawn from training rows
+    tests: Mapping[Path, bool] = field(default_factory=dict)  # files with test rows, and whether these were drawn
 
 
 def load_stream(
@@ -113,14 +107,13 @@ def load_stream(
     columns: Columns = DEFAULT_COLUMNS,
     validation: Paths = (),
     test: Paths = (),
-    held_out: Paths = (),
     domains: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
     skip_empty: bool = False,
 ) -> Loaded:
     """Files as domains in three parts, one domain a file or by the column `columns.by`; missing parts are drawn."""
-    roles = {"data": paths, "validation": validation, "test": test, HELD_OUT: held_out}
+    roles = {"data": paths, "validation": validation, "test": test}
     given = [(path, role) for role, some in roles.items() for path in _each(some)]
     _check_files([path for path, _ in given])
     tables = [(read_file(path, columns, skip_empty), role) for path, role in given]
@@ -134,14 +127,13 @@ def load_rows(
     columns: Columns = DEFAULT_COLUMNS,
     validation: object = None,
     test: object = None,
-    held_out: object = None,
     domains: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
     skip_empty: bool = False,
 ) -> Loaded:
     """Rows, a frame, a dataset or a mapping of splits as the domain of that name, or by the column `columns.by`."""
-    given = [*splits_of(rows, name).items(), ("validation", validation), ("test", test), (HELD_OUT, held_out)]
+    given = [*splits_of(rows, name).items(), ("validation", validation), ("test", test)]
     given = [(role, some) for role, some in given if some is not None]
     tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given]
     return load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
@@ -172,17 +164,16 @@ def load_for_evaluation(
             "on: give a file of test rows under another name"
         )
     tables = [(read_file(path, columns, skip_empty), "test") for path in files if path not in learned]
+    found = load_tables(tables, columns, domains=None if learned else domains, limit=limit, only_test=True)
     if not learned:
-        return load_tables(tables, columns, domains=domains, limit=limit, only_test=True)
-    found = load_tables(tables, columns, limit=limit, only_test=True) if tables else Loaded(Stream(()))
+        return found
     stream, notices = list(found.stream), list(found.notices)
     for path, one in learned.items():
         again = load_stream(path, columns=one.columns, limit=one.limit, skip_empty=skip_empty)
         stream += [Domain(domain.name, test=domain.test) for domain in again.stream]
         notices.append(f"{path.name}: only its test rows are read, as the model has learned the others")
-    chosen = _choose(Stream(stream).names, domains)
-    kept = sorted((one for one in stream if one.name in chosen), key=lambda one: chosen.index(one.name))
-    return Loaded(Stream(kept), tuple(notices), found.warnings)
+    whole = Stream(stream)
+    return Loaded(Stream(whole[name] for name in _choose(whole.names, domains)), tuple(notices), found.warnings)
 
 
 Groups = dict[tuple[str, str], list[Record]]  # by domain and part
@@ -208,25 +199,33 @@ def load_tables(
     names = dict.fromkeys(name for _, groups in own for name, _ in groups)
     merged: Groups = {}
     files: dict[tuple[str, str], dict[str, None]] = {}
-    for table, role, groups in grouped:
+    for number, (table, role, groups) in enumerate(grouped):
         if role != "data" and not only_test:
             groups = _match(table.name, groups, names, bool(columns.by), notices)
+            grouped[number] = table, role, groups
         for key, records in groups.items():
             merged.setdefault(key, []).extend(records)
             files.setdefault(key, {})[table.name] = None
-    chosen = _choose(names, domains)
-    made, drawn, drawn_tests = [], dict[str, list[str]](), list[str]()  # `drawn`: files by what was drawn from them
-    for name in chosen:
-        parts = {part: merged.get((name, part), []) for part in (*PARTS, HELD_OUT)}
+    made, drawn, drawn_tests = [], dict[str, list[str]](), set[str]()  # `drawn`: files by what was drawn from them
+    for name in (chosen := _choose(names, domains)):
+        parts = {part: merged.get((name, part), []) for part in PARTS}
         if not only_test:
-            sources = {part: " and ".join(files.get((name, part), ())) for part in parts}
-            drawn_tests += [] if parts["test"] else [name]
-            for what, file in _draw_missing(name, parts, sources, columns.group, seed):
+            drawn_tests |= set() if parts["test"] else {name}
+            for what, file in _draw_missing(name, parts, " and ".join(files.get((name, "train"), ())), columns, seed):
                 drawn.setdefault(what, []).append(file)
-        kept = {part: fair_slice([one.example for one in parts[part]], limit, seed) for part in PARTS}
-        made.append(Domain(name, **kept))
+        examples = {part: [one.example for one in records] for part, records in parts.items()}
+        made.append(Domain(name, **{part: fair_slice(some, limit, seed) for part, some in examples.items()}))
     notices += [f"{what} {listed(dict.fromkeys(some))}" for what, some in drawn.items()]
-    return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings), tuple(drawn_tests))
+    tests: dict[Path, bool] = {}
+    for table, _, groups in grouped:
+        trained = {name for name, part in groups if part == "train" and name in chosen}
+        has_tests = any(part == "test" and name in chosen for name, part in groups)
+        # What was drawn from several files cannot be drawn again from one.
+        again = [name in drawn_tests and len(files[name, "train"]) == 1 for name in trained]
+        is_drawn = not has_tests and again != [] and all(again)
+        if table.path and (is_drawn or (has_tests and not trained & drawn_tests)):
+            tests[table.path] = is_drawn
+    return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings), tests)
 
 
 def _choose(names: Collection[str], wanted: Sequence[str] | None) -> list[str]:
@@ -267,36 +266,28 @@ def _match(file: str, groups: Groups, names: Collection[str], by: bool, notices:
 
 
 def _draw_missing(
-    name: str, parts: dict[str, list[Record]], files: Mapping[str, str], group: str | None, seed: int
+    name: str, parts: dict[str, list[Record]], files: str, columns: Columns, seed: int
 ) -> Iterator[tuple[str, str]]:
-    """Halve held-out rows, and draw parts that are not given from the training rows; yields notices and files."""
-    by = f"by group {group}" if group else "by text"
-    if parts[HELD_OUT]:
-        for part, drawn in _draw(parts[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed).items():
-            parts[part] = [*parts[part], *drawn]
-        yield f"validation and test are drawn {by}, each half of", files[HELD_OUT]
-    missing = [part for part in ("validation", "test") if not parts[part]]
-    if parts["train"] and missing:
-        parts |= _draw(parts["train"], {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE), seed)
-        named = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
-        yield f"{named} {was_or_were(len(missing))} drawn {by} from", files["train"]
-        if empty := [part for part in missing if not parts[part]]:
-            yield f"too few different rows for {' and '.join(empty)} in", name
-
-
-def _draw(records: Sequence[Record], shares: Mapping[str, float], seed: int) -> dict[str, list[Record]]:
-    drawn: dict[str, list[Record]] = {part: [] for part in shares}
-    for record, part in zip(records, draw_groups([one.group for one in records], shares, seed), strict=True):
-        drawn[part].append(record)
+    """Draw parts that are not given from the training rows; yields notices, each with what it is about."""
+    records, missing = parts["train"], [part for part in ("validation", "test") if not parts[part]]
+    if not (records and missing):
+        return
+    shares = {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE)
+    part_of = draw_groups([one.group for one in records], shares, seed)
+    drawn = list(zip(records, part_of, strict=True))
     # A label's only rows stay in training, unless a part would be empty without them.
-    known = {one.example.label for one in drawn.get("train", records)}
-    for part in ("validation", "test"):
-        moved = {one.group for one in drawn.get(part, ()) if one.example.label not in known}
-        if moved and moved != {one.group for one in drawn[part]}:
-            drawn[part] = [one for one in drawn[part] if one.group not in moved]
-            kept = {id(one) for one in drawn["train"]}
-            drawn["train"] = [one for one in records if id(one) in kept or one.group in moved]
-    return drawn
+    known = {one.example.label for one, part in drawn if part == "train"}
+    for part in missing:
+        groups = {one.group for one, own in drawn if own == part}
+        rare = {one.group for one, own in drawn if own == part and one.example.label not in known}
+        if rare != groups:
+            drawn = [(one, "train" if own == part and one.group in rare else own) for one, own in drawn]
+    parts |= {part: [one for one, own in drawn if own == part] for part in shares}
+    named = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
+    by = f"by group {columns.group}" if columns.group else "by text"
+    yield f"{named} {was_or_were(len(missing))} drawn {by} from", files
+    if empty := [part for part in missing if not parts[part]]:
+        yield f"too few different rows for {' and '.join(empty)} in", name
 
 
 def _left_out(count: int, what: str) -> str:

@@ -3,15 +3,13 @@
 They are noted in the model's folder, as paths and checksums. Exports and copies by `Learner.save` leave the note out.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from memgrow.data.disk import atomic_write, pack_json, read_json, sha256_of
-from memgrow.data.files import domain_and_part
 from memgrow.data.rows import Columns
 from memgrow.errors import MemgrowError
 
@@ -33,30 +31,6 @@ class TestFile:
         return cls(value["sha256"], Columns(**columns), value["limit"], value["drawn"])
 
 
-def test_files(
-    paths: Iterable[Path], given: Iterable[Path], tested: Iterable[str], drawn: Iterable[str], *, by: bool
-) -> dict[Path, bool]:
-    """The files of `paths` and `given`, the files of tests alone, that have test rows; and whether these were drawn.
-
-    `tested` and `drawn` are the domains that have test rows, and those whose rows were drawn. What was drawn from
-    several files is left out, as it cannot be drawn again from one. With `by`, a file has several domains.
-    """
-    tested, drawn, given = set(tested), set(drawn), list(given)
-    named = {path: domain_and_part(path) for path in paths}
-    found = {path: False for path, (_, part) in named.items() if part == "test"} | dict.fromkeys(given, False)
-    explicit = {named[path][0] for path in found if path in named}
-    files = Counter("" if by else name for name, part in named.values() if part != "validation")
-    for path, (name, part) in named.items():
-        domains = tested if by else {name} & tested
-        if part in ("test", "validation") or name in explicit or not domains:
-            continue
-        if domains <= drawn and files["" if by else name] == 1:
-            found[path] = True
-        elif not domains & drawn and not given:
-            found[path] = False
-    return found
-
-
 def read_test_files(folder: Path) -> dict[Path, TestFile]:
     """The test files that are noted in a model's folder; none if the note is missing or damaged."""
     with suppress(MemgrowError, OSError, AttributeError, KeyError, TypeError, ValueError):
@@ -68,11 +42,7 @@ def note_test_files(folder: Path, files: Mapping[Path, bool], columns: Columns, 
     """Note test files, and whether their rows were drawn; a file that the model has learned stays one."""
     known = read_test_files(folder)
     learned = {one.sha256 for one in known.values() if one.drawn}
-    given = {
-        path.absolute(): TestFile(sha256_of(path), columns, limit, drawn)
-        for path, drawn in files.items()
-        if path.is_file()
-    }
+    given = {path.absolute(): TestFile(sha256_of(path), columns, limit, drawn) for path, drawn in files.items()}
     new = known | {path: one for path, one in given.items() if one.drawn or one.sha256 not in learned}
     if new != known:
         atomic_write(folder / NOTE, pack_json({str(path): asdict(one) for path, one in new.items()}))

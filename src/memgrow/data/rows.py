@@ -72,51 +72,40 @@ class Columns:
         for role in ROLES:
             name = getattr(self, role)
             if name is not None and name not in names:
-                lacks = f"{where} has no column {name!r} (named by {option(role)}){_available(names)}"
+                lacks = f"{where} has no column {name!r} (named by {option(role)}); its columns are {listed(names)}"
                 raise DataError(f"{lacks}: name one of them, or leave it out")
-        found = self._with_reply(names, where, labelled) or self._with_label(names, where, labelled)
-        return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
-
-    def _with_label(self, names: Collection[str], where: str, labelled: bool) -> "Columns":
-        text, pair, label = self.text, self.pair, self.label or _first_of(LABELS, names)
-        if text is None:
-            if (texts := self._texts(names)) is None:
-                is_headed = where.removesuffix(".gz").endswith((".csv", ".tsv"))
-                header = ", or if the first line is data, add a header line" if is_headed else ""
-                raise DataError(f"{where} has no column for the text{_available(names)}: name it with --text{header}")
-            text, pair = texts
-        if labelled and label is None:
-            raise DataError(f"{where} has no column for the label{_available(names)}: name one with --label")
-        return replace(self, text=text, pair=pair, label=label)
-
-    def _with_reply(self, names: Collection[str], where: str, labelled: bool) -> "Columns | None":
-        """Message and reply; None for a file with labels, which win beside a text or beside half a dialogue."""
         named = [role for role in ("pair", "label") if getattr(self, role) is not None]
         if self.reply is not None and named:
             raise SettingsError(f"a reply has no {named[0]}: give --reply or --{named[0]}, not both")
         taken = (self.text, self.by, self.group, self.split)
         reply = self.reply or _first_of(REPLIES, names, taken)
         message = self.text or _first_of(MESSAGES, names, (*taken, reply))
-        if self.reply is None:
-            texts, has_label = self._texts(names), _first_of(LABELS, names) is not None
-            if self.text is not None or texts is not None:
-                is_dialogue = labelled and not has_label and reply is not None
-            elif labelled:
-                is_dialogue = bool(message and reply) or (not has_label and bool(message or reply))
-            else:
-                is_dialogue = message is not None
-            if named or (texts and texts[1]) or not is_dialogue:
-                return None
-        if message is None or (labelled and reply is None):
-            missing, role = ("messages", "text") if message is None else ("replies", "reply")
-            raise DataError(f"{where} has no column for the {missing}{_available(names)}: name one with --{role}")
-        return replace(self, text=message, reply=reply)
+        label, (text, pair) = self.label or _first_of(LABELS, names), self._usual_texts(names)
+        # Labels win beside a text, and beside half a dialogue.
+        found = message if not labelled else (message and reply) if label else (message or reply)
+        if self.text is not None or text is not None:
+            found = reply if labelled and not label else None
+        split, there = self.split or (SPLIT if SPLIT in names else None), f"its columns are {listed(names) or 'none'}"
+        if self.reply is not None or (found and not named and not pair):
+            if message is None or (labelled and reply is None):
+                missing, role = ("messages", "text") if message is None else ("replies", "reply")
+                raise DataError(f"{where} has no column for the {missing}; {there}: name one with --{role}")
+            return replace(self, text=message, reply=reply, split=split)
+        if self.text is not None:
+            text, pair = self.text, self.pair
+        if text is None:
+            is_headed = where.removesuffix(".gz").endswith((".csv", ".tsv"))
+            header = ", or if the first line is data, add a header line" if is_headed else ""
+            raise DataError(f"{where} has no column for the text; {there}: name it with --text{header}")
+        if labelled and label is None:
+            raise DataError(f"{where} has no column for the label; {there}: name one with --label")
+        return replace(self, text=text, pair=pair, label=label, split=split)
 
-    def _texts(self, names: Collection[str]) -> tuple[str, str | None] | None:
+    def _usual_texts(self, names: Collection[str]) -> tuple[str | None, str | None]:
         for text, pair in TEXTS:
             if text in names and text not in (self.pair, self.reply) and (self.pair or not pair or pair in names):
                 return text, self.pair or pair
-        return None
+        return None, None
 
 
 DEFAULT_COLUMNS = Columns()
@@ -125,10 +114,6 @@ DEFAULT_COLUMNS = Columns()
 def option(role: str) -> str:
     """The option of a command that names a column; in Python it is the argument of that name."""
     return "--split-column" if role == "split" else f"--{role}"
-
-
-def _available(names: Collection[str]) -> str:
-    return f"; its columns are {listed(names) or 'none'}"
 
 
 def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None] = ()) -> str | None:
@@ -161,11 +146,12 @@ class Table:
     records: list[Record] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # rows by reason
     warning: str | None = None  # of a label column that is not read
+    path: Path | None = None
 
 
 def read_file(path: Path, columns: Columns, skip_empty: bool = False) -> Table:
     """Read a file as a table. Rows without a gold label, and with `skip_empty` those without a text, are counted."""
-    table = Table(path.name, *domain_and_part(path), columns)
+    table = Table(path.name, *domain_and_part(path), columns, path=path)
     rows = ((where(path, line), values) for line, values in read_rows(path, columns.encoding))
     return _fill(table, rows, skip_empty)
 

@@ -5,8 +5,8 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -144,19 +144,12 @@ class RememberedVectors:
 
     name: str  # without folders
     sha256: str | None = None  # None: of a model before 0.2
-    path: Path | None = field(default=None, compare=False)  # of this process only
 
     @classmethod
     def given(cls, path: str | Path) -> "RememberedVectors":
-        path = Path(path).absolute()
-        return cls(os.fsencode(path.name).decode(errors="replace"), _checksum(path), path)
-
-    def find(self) -> Path | None:
-        """The file, if it was given in this process and its content is unchanged."""
-        with suppress(OSError):
-            if self.path is not None and _checksum(self.path) == self.sha256:
-                return self.path
-        return None
+        path = Path(path)
+        found = path.stat()
+        return cls(os.fsencode(path.name).decode(errors="replace"), _checksum(path, found.st_size, found.st_mtime_ns))
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "sha256": self.sha256}
@@ -173,11 +166,6 @@ class RememberedVectors:
         return cls(re.split(r"[/\\]", name)[-1][:255], sha256)
 
 
-def _checksum(path: Path) -> str:
-    found = path.stat()
-    return _read_checksum(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
-
-
 @lru_cache(maxsize=4)  # each domain of a stream asks, and the file may have gigabytes
-def _read_checksum(path: Path, identity: tuple[int, ...]) -> str:
+def _checksum(path: Path, *identity: int) -> str:
     return sha256_of(path)

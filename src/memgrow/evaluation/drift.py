@@ -36,8 +36,10 @@ MIN_SHARES = 30  # validation examples of a stored mean share
 MAX_TEXTS = 2000  # texts of a domain that are summarized
 MAX_WORDS = 400  # words of a text that are read
 TINY = 1e-12  # smaller p-values are shown as this
-NO_REFERENCE = "this model has no drift statistics: "
-TOO_FEW = f"its domains have fewer than {MIN_TEXTS} different training texts; the next domain with more adds them"
+NO_REFERENCE = (
+    f"this model has no drift statistics: its domains have fewer than {MIN_TEXTS} different training texts, or it was "
+    "trained with drift=false; the next domain with more adds them"
+)
 DIRECTIONS = 64
 FEATURES = 2 * DIRECTIONS
 KIND = f"words, {DIRECTIONS} directions by blake2b"  # stored with the features
@@ -198,37 +200,32 @@ def judge(
     unknown: float | None = None,
     confidence: float | None = None,
 ) -> Verdict:
-    """Test the means of a window of texts against one or more domains."""
-    weights, distance, p = _test_distance(texts, features, list(domains.values()))
-    tests = {"distance": p}
-    usual = [one.unknown for one in domains.values() if one.unknown is not None]
+    """Test the means of a window of texts against one or more domains.
+
+    Of the domains' covariances only traces of powers are stored; norms of the sum are bounded by the sum of the norms,
+    and choosing the nearest mixture shortens the distance: p is conservative.
+    """
+    references = list(domains.values())
+    means = np.array([one.mean for one in references])
+    weights = nearest_mixture(features, means)
+    squared = float(np.square(features - weights @ means).sum())
+    shares = weights / texts + weights**2 / np.array([one.effective for one in references])
+    norms = [shares @ np.array([one.spread[power] ** (1 / (power + 1)) for one in references]) for power in range(3)]
+    first, second, third = (float(norm) ** (power + 1) for power, norm in enumerate(norms))
+    tests = {"distance": weighted_chi_square_tail(squared, (first, second, third))}
+    usual = [one.unknown for one in references if one.unknown is not None]
     if unknown is not None and len(usual) == len(domains):
         tests["unknown words"] = max(_p_above(unknown, one, texts) for one in usual)
     return Verdict(
         texts,
         min(1.0, len(tests) * min(tests.values())),
         tests,
-        distance,
+        math.sqrt(squared / first),  # 1 is expected by chance
         {name: float(weight) for name, weight in zip(domains, weights, strict=True) if weight >= 0.005},
         unknown,
         max((one.mean for one in usual), default=None),
         confidence,
     )
-
-
-def _test_distance(texts: int, features: Vector, domains: Sequence[DomainReference]) -> tuple[Vector, float, float]:
-    """The nearest mixture, its distance relative to chance, and the p-value.
-
-    Of the domains' covariances only traces of powers are stored; norms of the sum are bounded by the sum of the norms,
-    and choosing the nearest mixture shortens the distance: p is conservative.
-    """
-    means = np.array([one.mean for one in domains])
-    weights = nearest_mixture(features, means)
-    squared = float(np.square(features - weights @ means).sum())
-    shares = weights / texts + weights**2 / np.array([one.effective for one in domains])
-    norms = [shares @ np.array([one.spread[power] ** (1 / (power + 1)) for one in domains]) for power in range(3)]
-    first, second, third = (float(norm) ** (power + 1) for power, norm in enumerate(norms))
-    return weights, math.sqrt(squared / first), weighted_chi_square_tail(squared, (first, second, third))
 
 
 def weighted_chi_square_tail(value: float, power_sums: tuple[float, float, float]) -> float:
@@ -316,9 +313,8 @@ class DriftMonitor:
         tokenizer: Tokenizer = tokenize,
         window: int = WINDOW,
         alpha: float = ALPHA,
-        why_none: str = TOO_FEW,
     ) -> None:
-        """`vocabulary`: None without words; `learned`: all domains; `why_none`: why there are no statistics."""
+        """`vocabulary`: None without words; `learned`: all domains."""
         if window < MIN_WINDOW:
             raise SettingsError(f"a window of {window} texts is too small: give {MIN_WINDOW} or more")
         if not 0 < alpha < 1:
@@ -326,7 +322,7 @@ class DriftMonitor:
         self.window, self.alpha = window, alpha
         self._reference, self._vocabulary, self._tokenizer = reference, vocabulary, tokenizer
         self._missing = [name for name in learned if name not in reference.domains]
-        self._lock, self._why_none = threading.Lock(), why_none
+        self._lock = threading.Lock()
         self._texts = self._windows = self._alarms = 0
         self._last: Verdict | None = None
         self._clear()
@@ -363,7 +359,7 @@ class DriftMonitor:
         with self._lock:
             last = self._last
             if not self._reference.domains:
-                sentence = NO_REFERENCE + self._why_none
+                sentence = NO_REFERENCE
             elif last is None:
                 sentence = f"no verdict yet: the first window has {len(self._seen)} of {self.window} distinct texts"
             else:

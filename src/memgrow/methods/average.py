@@ -49,6 +49,7 @@ def choose_share(figures: Mapping[float, Figure], tolerance: float = TOLERANCE) 
 class Average(Method):
     """new = keep * old + (1 - keep) * new, wherever both exist."""
 
+    about = "afterwards, part of the way back to the old weights; at a half, mean-IMM (Lee et al. 2017)"
     Options: ClassVar[type] = AverageOptions
     options: AverageOptions
 

@@ -6,7 +6,7 @@ dataclass. `CombinedMethod` runs several at once, as in `ewc+slots+vocab`.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from math import inf, isfinite
+from math import inf
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Batch, Encoded
+from memgrow.data.disk import take_plain_values
 from memgrow.errors import SettingsError
 from memgrow.models import Classifier, Model, Tally
 from memgrow.nn.device import seeded
@@ -22,6 +23,7 @@ Weights = Mapping[str, Tensor]
 """Parameters of a model by name."""
 
 WHOLE = (0, 0)
+LARGEST_SETTING = 1e300  # number in settings
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class NoOptions:
 class Method:
     """Fine-tuning. Subclasses override hooks; the order below is the order in which they are called."""
 
+    about: ClassVar[str] = "fine-tune: everything trains on the new domain"
     Options: ClassVar[type] = NoOptions
     tasks: ClassVar[tuple[str, ...]] = ("text", "pair", "reply")
     needs_encoder: ClassVar[bool] = False  # works on a pretrained encoder only
@@ -281,21 +284,28 @@ def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def option(
-    default: Any, *, least: float = -inf, above: float = -inf, most: float = inf, words: tuple[str, ...] = ()
+    default: Any,
+    *,
+    least: float = -inf,
+    above: float = -inf,
+    most: float = LARGEST_SETTING,
+    words: tuple[str, ...] = (),
 ) -> Any:
-    """A field of an options dataclass: a number within bounds, or one of some words."""
-    numbers = [f"{least:g} or more"] * (least > -inf) + [f"above {above:g}"] * (above > -inf)
-    numbers += [f"at most {most:g}"] * (most < inf)
+    """A field of a dataclass of settings: a number within bounds, or one of some words."""
+    numbers = [f"at least {least:g}"] * (least > -inf) + [f"above {above:g}"] * (above > -inf)
+    numbers += [f"at most {most:,}"] * (most < LARGEST_SETTING)
+    bounds = (least, above, most) if numbers or not words else None
     about = " or ".join([*([" and ".join(numbers)] if numbers else []), *words])
-    return field(default=default, metadata={"bounds": (least, above, most), "words": words, "about": about})
+    return field(default=default, metadata={"bounds": bounds, "words": words, "about": about})
 
 
 def check_options(options: Any) -> None:
-    """Refuse options out of their bounds."""
+    """Refuse settings out of their bounds, in a frozen dataclass under construction."""
+    take_plain_values(options)
     for one in fields(options):
         value = getattr(options, one.name)
-        if value is None or value in one.metadata["words"]:
+        if value is None or not one.metadata or value in one.metadata["words"]:
             continue
-        least, above, most = one.metadata["bounds"]
-        if isinstance(value, str) or not (isfinite(value) and least <= value <= most and value > above):
+        least, above, most = one.metadata["bounds"] or (inf, inf, -inf)
+        if isinstance(value, str) or not (least <= value <= most and value > above):
             raise SettingsError(f"{one.name} must be {one.metadata['about']}, not {value!r}")

@@ -30,6 +30,7 @@ class Distillation(Method):
     compared over the old labels alone.
     """
 
+    about = "the old model's outputs on the new texts are kept: LwF (Li and Hoiem 2016)"
     Options: ClassVar[type] = DistillOptions
     options: DistillOptions
     tasks = ("text", "pair")

@@ -30,6 +30,7 @@ class EMAOptions:
 class EMA(Method):
     """From the second domain on: average = smooth * average + (1 - smooth) * weights after every step."""
 
+    about = "a moving average of the weights is kept"
     Options: ClassVar[type] = EMAOptions
     options: EMAOptions
     finish_order = 0

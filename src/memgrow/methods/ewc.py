@@ -53,6 +53,7 @@ class EWC(Method):
     any number of domains needs the memory of one, and nothing is approximated.
     """
 
+    about = "fine-tune, with a penalty on moving weights that mattered before (Kirkpatrick et al. 2017)"
     Options: ClassVar[type] = EWCOptions
     options: Any
     needs_every_domain = True
@@ -107,6 +108,7 @@ class EWC(Method):
 class ModeIMM(EWC):
     """EWC's center is that mode: the weights move there after each domain, and no penalty holds them before."""
 
+    about = "fine-tune, then merge the domains' weights by Fisher information: mode-IMM (Lee et al. 2017)"
     Options: ClassVar[type] = FisherOptions
 
     def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:

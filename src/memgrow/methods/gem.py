@@ -21,6 +21,7 @@ SWEEPS = 100  # over the constraints
 class GEM(EpisodicMemory):
     """Adds a term whose gradient turns that of the batch away from those that point against it."""
 
+    about = "the same for each earlier domain, in more time (Lopez-Paz and Ranzato 2017): KEEPS these rows"
     tasks = ("text", "pair")
     needs_whole_batches = True
 
@@ -62,6 +63,8 @@ class GEM(EpisodicMemory):
 
 class AGEM(GEM):
     """One constraint: the mean over kept rows of all domains."""
+
+    about = "fine-tune; no step may raise the loss on a few earlier rows (Chaudhry et al. 2019): KEEPS these rows"
 
     def groups(self) -> list[int]:
         return [len(self.kept)] if self.rows else []

@@ -22,6 +22,10 @@ from memgrow.models.base import read_all
 class ICaRL(Rehearsal):
     """Rehearsal whose rows represent the means of their labels, which then become the head."""
 
+    about = (
+        "rehearsal of representative rows, distillation, and the label of the nearest mean (Rebuffi et al. "
+        "2017): KEEPS these rows"
+    )
     tasks = ("text", "pair")
 
     def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:

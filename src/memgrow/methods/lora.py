@@ -67,6 +67,7 @@ def adapted_layers(model: Model) -> Iterator[nn.Linear]:
 class LoRA(Method):
     """Adds low-rank matrices when a later domain arrives, and merges them when it has been learned."""
 
+    about = "low-rank additions to the encoder's weights, and the head, train; then they are merged (Hu et al. 2022)"
     Options: ClassVar[type] = LoRAOptions
     options: LoRAOptions
     needs_encoder = True

@@ -32,6 +32,7 @@ class MemoryOptions(IndependentOptions):
 class Memory(Method):
     """Adds an entry when a domain has been learned."""
 
+    about = "each domain's weights are kept and answer its texts where later domains conflict"
     Options: ClassVar[type] = MemoryOptions
     options: MemoryOptions
     tasks = ("text", "pair")

@@ -28,6 +28,7 @@ class CompressOptions(EWCOptions):
 class ProgressCompress(EWC):
     """Training is fine-tuning. Then the old weights learn the outputs of the new ones, with EWC's penalty."""
 
+    about = "fine-tune, then distill into the old weights with EWC's penalty (Schwarz et al. 2018)"
     Options: ClassVar[type] = CompressOptions
     options: CompressOptions
     tasks = ("text", "pair")

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from memgrow.data.disk import take_plain_values
 from memgrow.errors import SettingsError, quoted
 from memgrow.methods.average import Average, AverageOptions
 from memgrow.methods.base import CombinedMethod, Method, check_options, keeps_rows, option
@@ -49,7 +48,6 @@ class MethodSettings(
     """The options of all methods. Each method's own are documented in its file."""
 
     def __post_init__(self) -> None:
-        take_plain_values(self)
         check_options(self)
 
     @classmethod
@@ -157,77 +155,31 @@ ADDITIONS = {
     "slots": Addition("M", "new memory slots", grows="slots"),
     "vocab": Addition("V", "new words", grows="words"),
     "hidden": Addition("H", "new hidden units, as many parameters as slots would add", grows="hidden"),
-    "average": Addition(
-        "A", "afterwards, part of the way back to the old weights; at a half, mean-IMM (Lee et al. 2017)", part=Average
-    ),
-    "distill": Addition(
-        "D", "the old model's outputs on the new texts are kept: LwF (Li and Hoiem 2016)", part=Distillation
-    ),
-    "ema": Addition("E", "a moving average of the weights is kept", part=EMA),
-    "memory": Addition(
-        "R", "each domain's weights are kept and answer its texts where later domains conflict", part=Memory
-    ),
+    "average": Addition("A", Average.about, part=Average),
+    "distill": Addition("D", Distillation.about, part=Distillation),
+    "ema": Addition("E", EMA.about, part=EMA),
+    "memory": Addition("R", Memory.about, part=Memory),
 }
 
+_CLASSES: dict[str, tuple[type[Method], ...]] = {
+    "finetune": (),
+    "frozen": (Frozen,),
+    "ewc": (EWC,),
+    "si": (SynapticIntelligence,),
+    "imm": (ModeIMM,),
+    "progress-compress": (ProgressCompress,),
+    "progressive": (Progressive,),
+    "lora": (LoRA,),
+    "ridge": (Ridge,),
+    "rehearsal": (Rehearsal,),
+    "a-gem": (AGEM,),
+    "gem": (GEM,),
+    "icarl": (ICaRL, Distillation),
+}
 _BASES = (
-    MethodSpec("finetune", "fine-tune: everything trains on the new domain"),
-    MethodSpec("frozen", "only the head trains", parts=(Frozen,)),
-    MethodSpec(
-        "ewc",
-        "fine-tune, with a penalty on moving weights that mattered before (Kirkpatrick et al. 2017)",
-        parts=(EWC,),
-    ),
-    MethodSpec(
-        "si",
-        "the same, by how much each weight lowered the loss: synaptic intelligence (Zenke et al. 2017)",
-        parts=(SynapticIntelligence,),
-    ),
-    MethodSpec(
-        "imm",
-        "fine-tune, then merge the domains' weights by Fisher information: mode-IMM (Lee et al. 2017)",
-        parts=(ModeIMM,),
-    ),
-    MethodSpec(
-        "progress-compress",
-        "fine-tune, then distill into the old weights with EWC's penalty (Schwarz et al. 2018)",
-        parts=(ProgressCompress,),
-    ),
-    MethodSpec(
-        "progressive",
-        "a new column for each domain that reads the frozen old ones; the newest head predicts (Rusu et al. 2016)",
-        grows=("column",),
-        parts=(Progressive,),
-    ),
-    MethodSpec(
-        "lora",
-        "low-rank additions to the encoder's weights, and the head, train; then they are merged (Hu et al. 2022)",
-        parts=(LoRA,),
-    ),
-    MethodSpec(
-        "ridge",
-        "frozen encoder; a linear head in closed form on random features, from sums over all domains (RanPAC, 2023)",
-        parts=(Ridge,),
-    ),
-    MethodSpec(
-        "rehearsal",
-        "fine-tune on the new domain and a few rows of each earlier one: KEEPS these rows, as text, with the model",
-        parts=(Rehearsal,),
-    ),
-    MethodSpec(
-        "a-gem",
-        "fine-tune; no step may raise the loss on a few earlier rows (Chaudhry et al. 2019): KEEPS these rows",
-        parts=(AGEM,),
-    ),
-    MethodSpec(
-        "gem",
-        "the same for each earlier domain, in more time (Lopez-Paz and Ranzato 2017): KEEPS these rows",
-        parts=(GEM,),
-    ),
-    MethodSpec(
-        "icarl",
-        "rehearsal of representative rows, distillation, and the label of the nearest mean (Rebuffi et al. 2017): "
-        "KEEPS these rows",
-        parts=(ICaRL, Distillation),
+    *(
+        MethodSpec(name, (parts[0] if parts else Method).about, ("column",) if Progressive in parts else (), parts)
+        for name, parts in _CLASSES.items()
     ),
     MethodSpec("multi-task", "train a new model on the data of all domains at once", joint=True, reinit=True),
     MethodSpec("in-domain", "train a new model on each domain alone", reinit=True),
@@ -285,12 +237,8 @@ def _add(method: MethodSpec, word: str) -> MethodSpec:
 
 
 # The rows of the paper's tables that have additions.
-_ROWS = (
-    "finetune",
-    "finetune+vocab",
-    "finetune+slots",
-    "finetune+slots+vocab",
-    "finetune+hidden",
-    "finetune+hidden+vocab",
-)
-METHODS = {**{name: find_method(name) for name in (*_ROWS, "frozen", "frozen+slots")}, **METHODS}
+_ROWS = ("finetune", "finetune+vocab", "finetune+slots", "finetune+slots+vocab", "finetune+hidden")
+METHODS = {
+    **{name: find_method(name) for name in (*_ROWS, "finetune+hidden+vocab", "frozen", "frozen+slots")},
+    **METHODS,
+}

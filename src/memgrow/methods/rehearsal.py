@@ -48,6 +48,7 @@ class EpisodicMemory(Method):
 class Rehearsal(EpisodicMemory):
     """Repeats the rows until they are about `rehearsal_share` of an epoch."""
 
+    about = "fine-tune on the new domain and a few rows of each earlier one: KEEPS these rows, as text, with the model"
     Options: ClassVar[type] = RehearsalOptions
     options: RehearsalOptions
 

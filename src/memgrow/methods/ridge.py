@@ -111,6 +111,7 @@ def choose_penalty(error: Callable[[float], float]) -> float:
 class Ridge(Method):
     """Adds a domain to the sums and solves for the head. The sums are its state."""
 
+    about = "frozen encoder; a linear head in closed form on random features, from sums over all domains (RanPAC, 2023)"
     Options: ClassVar[type] = RidgeOptions
     options: RidgeOptions
     tasks = ("text", "pair")

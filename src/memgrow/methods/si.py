@@ -40,6 +40,7 @@ class SynapticIntelligence(EWC):
     omega = - sum over steps of gradient * step.
     """
 
+    about = "the same, by how much each weight lowered the loss: synaptic intelligence (Zenke et al. 2017)"
     Options: ClassVar[type] = SIOptions
     needs_whole_batches = True
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import uvicorn
-from fastapi import APIRouter, Depends, FastAPI, File, Form, Query, Request, Response, UploadFile
+from fastapi import APIRouter, FastAPI, File, Form, Query, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
@@ -64,12 +63,20 @@ def run_server(service: Service, *, port: int, on_ready: Callable[[str], None]) 
     `on_ready` gets the address as soon as the service listens.
     """
     write_to_stderr()
-    with service.queue.locked() if service.queue else nullcontext(), _listen(service.settings.host, port) as listener:
-        name, number = listener.getsockname()[:2]
-        on_ready(f"http://{f'[{name}]' if ':' in name else name}:{number}/")
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # its terminal has closed
-            signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-        create_server(service).run(sockets=[listener])
+    host = service.settings.host
+    with service.queue.locked() if service.queue else nullcontext():
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listener = socket.create_server((host, port), family=family, backlog=2048)
+        except OSError as error:
+            reason = error.strerror or error
+            raise SettingsError(f"cannot listen on {host}:{port} ({reason}): choose another --host or --port") from None
+        with listener:
+            name, number = listener.getsockname()[:2]
+            on_ready(f"http://{f'[{name}]' if ':' in name else name}:{number}/")
+            if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # its terminal closed
+                signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+            create_server(service).run(sockets=[listener])
 
 
 def create_server(service: Service) -> uvicorn.Server:
@@ -107,15 +114,6 @@ class Connection(HttpToolsProtocol):
     def is_served(self) -> bool:
         """Whether a request has arrived, and its response has not begun."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_started
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        reason = error.strerror or error
-        raise SettingsError(f"cannot listen on {host}:{port} ({reason}): choose another --host or --port") from None
 
 
 def _reading(service: Service) -> APIRouter:
@@ -172,9 +170,8 @@ def _reading(service: Service) -> APIRouter:
 
 
 def _changing(service: Service) -> APIRouter:
-    """Routes that change the model. The guard has checked the token; the dependency describes it in OpenAPI."""
-    token = HTTPBearer(auto_error=False, description="Needed if the service has a token.")
-    routes = APIRouter(default_response_class=Response, dependencies=[Depends(token)])
+    """Routes that change the model; the guard has checked the token."""
+    routes = APIRouter(default_response_class=Response)
 
     def queue() -> JobQueue:
         if service.queue is None:

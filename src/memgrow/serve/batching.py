@@ -1,7 +1,7 @@
-"""Micro-batching: requests that arrive together are computed as one batch.
+"""Micro-batching: requests that arrive while a batch is computed are the next batch.
 
-One worker thread computes. While it does, the next requests gather. If the previous batch had several requests, the
-next one waits a few milliseconds for more; a single client never waits.
+One worker thread computes, all else happens in the event loop. After a batch of several requests the next one waits a
+few milliseconds for more; a single client never waits.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -39,7 +39,7 @@ class Request:
     examples: Sequence[Example]
     explain: bool
     top_k: int | None
-    future: "asyncio.Future[Answer]"
+    answer: "asyncio.Future[Answer]"
 
 
 class Batcher:
@@ -51,63 +51,48 @@ class Batcher:
         """`on_batch` gets the number of requests of each batch."""
         self._current, self._settings, self._on_batch = current, settings, on_batch
         self._queue: deque[Request] = deque()
-        self._arrived = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, "batches")
-        self._task: asyncio.Task[None] | None = None
+        self._is_busy = False
 
-    def start(self) -> None:
-        """Begin, within the running event loop."""
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        self._pool.shutdown()
+    def stop(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
 
-    @property
-    def is_alive(self) -> bool:
-        return self._task is not None and not self._task.done()
-
     async def submit(self, examples: Sequence[Example], *, explain: bool = False, top_k: int | None = None) -> Answer:
         """The response to some examples, once a batch with them has been computed."""
-        if len(self._queue) >= self._settings.max_waiting or not self.is_alive:
+        if len(self._queue) >= self._settings.max_waiting:
             raise HTTPException(503, "too many requests are waiting: try again in a moment")
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._queue.append(Request(examples, explain, top_k, future))
-        self._arrived.set()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.append(Request(examples, explain, top_k, answer))
+        if not self._is_busy:
+            self._next_batch()
         try:
-            return await asyncio.wait_for(future, self._settings.answer_seconds)
+            return await asyncio.wait_for(answer, self._settings.answer_seconds)
         except TimeoutError:
             seconds = f"{self._settings.answer_seconds:g} seconds"
             raise HTTPException(503, f"no answer within {seconds}: send less") from None
 
-    async def _run(self) -> None:
-        several = False
-        while True:
-            await self._arrived.wait()
-            if several:
-                await asyncio.sleep(LINGER_SECONDS)
-            batch = self._take()
-            if not self._queue:
-                self._arrived.clear()
-            several = len(batch) > 1
-            if not batch:
-                continue
+    def _next_batch(self) -> None:
+        self._is_busy = bool(batch := self._take())
+        if batch:
             self._on_batch(len(batch))
-            answers = await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
-            for request, answer in zip(batch, answers, strict=True):
-                if request.future.done():  # given up meanwhile
-                    continue
-                if isinstance(answer, Exception):
-                    request.future.set_exception(answer)
-                else:
-                    request.future.set_result(answer)
+            computed = asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
+            computed.add_done_callback(partial(self._deliver, batch))
+
+    def _deliver(self, batch: Sequence[Request], computed: "asyncio.Future[list[Answer | Exception]]") -> None:
+        if computed.cancelled():
+            return  # the service ends
+        for request, answer in zip(batch, computed.result(), strict=True):
+            if request.answer.done():  # given up meanwhile
+                continue
+            if isinstance(answer, Exception):
+                request.answer.set_exception(answer)
+            else:
+                request.answer.set_result(answer)
+        asyncio.get_running_loop().call_later(LINGER_SECONDS if len(batch) > 1 else 0, self._next_batch)
 
     def _take(self) -> list[Request]:
         """The next batch: either predictions or explanations. Requests that were given up are dropped."""
@@ -115,7 +100,7 @@ class Batcher:
         texts = 0
         while self._queue and len(batch) < self._settings.max_batch:
             request = self._queue[0]
-            if not request.future.done():
+            if not request.answer.done():
                 texts += len(request.examples)
                 if batch and (texts > self._settings.max_batch_texts or request.explain != batch[0].explain):
                     break

@@ -194,24 +194,20 @@ class JobQueue:
 
     def publish(self, number: str) -> dict[str, Any]:
         with self._lock:
-            job = self._find(number)
-            if job.state != "ready":
-                raise HTTPException(409, f"this training is {job.state}: only one that is ready can be published")
-            if (error := self._publish(self._update(job, publish=True))) is not None:
-                raise error
+            job = self._find(number, ("ready",), "only one that is ready can be published")
+            self._publish(self._update(job, publish=True))
         return self.get(number)
 
     def discard(self, number: str) -> dict[str, Any]:
         with self._lock:
-            job = self._find(number)
-            if job.state not in ACTIVE:
-                raise HTTPException(409, f"this training is {job.state}: there is nothing to discard")
-            self._update(job, state="discarded")
+            self._update(self._find(number, ACTIVE, "there is nothing to discard"), state="discarded")
         return self.get(number)
 
-    def _find(self, number: str) -> Job:
+    def _find(self, number: str, states: tuple[str, ...] = STATES, otherwise: str = "") -> Job:
         if (job := self._jobs.get(number)) is None:
             raise HTTPException(404, "there is no such training: GET /jobs lists them")
+        if job.state not in states:
+            raise HTTPException(409, f"this training is {job.state}: {otherwise}")
         return job
 
     def _check_upload(self, file: Path, job: Job, new_labels: bool) -> None:
@@ -275,7 +271,8 @@ class JobQueue:
             if (job := self._jobs[number]).state == "ready" and job.publish:
                 self._publish(job)
         except Exception as error:
-            log("training failed", error, id=number)
+            if not isinstance(error, MemgrowError):
+                log("training failed", error, id=number)
             with self._lock:
                 if (job := self._jobs[number]).state == "training":
                     self._update(job, state="failed", error=error_message(error))
@@ -291,11 +288,10 @@ class JobQueue:
         if error and not self._is_over(job):
             error = self.run_trainer(job)  # once more: it resumes where it was killed
         with self._lock:
+            result = _read_object(self.folder / job.id / RESULT)
             if self._is_over(job):
                 self._tidy(self._jobs[job.id])
-                return
-            result = _read_object(self.folder / job.id / RESULT)
-            if "after" in result:
+            elif "after" in result:
                 self._update(job, state="ready", progress=1.0, **result)
             else:
                 self._update(job, state="failed", error=str(result.get("error") or error))
@@ -332,20 +328,16 @@ class JobQueue:
         said = "".join(f"; it said: {without_folders(line)[:MAX_SAID]}" for line in lines[-1:])
         return f"the training process failed (exit code {process.returncode}): see the log of the service{said}"
 
-    def _publish(self, job: Job) -> Exception | None:
-        """Make the trained model the served one; an error is recorded and comes back."""
+    def _publish(self, job: Job) -> None:
+        """Make the trained model the served one, unless it was discarded meanwhile; an error is recorded."""
         with self._lock:
-            if self._jobs[job.id].state != "ready":
-                return None  # discarded meanwhile
-            try:
-                model = self._publisher.publish(self.folder / job.id / CANDIDATE)
-            except Exception as error:
-                if not isinstance(error, MemgrowError):
-                    log("not published", error, id=job.id)
-                self._update(job, error=error_message(error))
-                return error
-            self._update(job, state="published", error=None, **model.identity)
-        return None
+            if self._jobs[job.id].state == "ready":
+                try:
+                    model = self._publisher.publish(self.folder / job.id / CANDIDATE)
+                except Exception as error:
+                    self._update(job, error=error_message(error))
+                    raise
+                self._update(job, state="published", error=None, **model.identity)
 
 
 def _read_object(file: Path) -> dict[str, Any]:

@@ -65,11 +65,10 @@ def to_examples(inputs: list[str | dict[str, str]], task: str | None, settings: 
     examples: list[Example] = []
     for number, value in enumerate(inputs, 1):
         try:
-            example = input_of(value, task, f"input {number}").example
-            check_examples([example], task or "", None)
+            examples.append(input_of(value, task, f"input {number}").example)
+            check_examples(examples[-1:], task or "", None)
         except DataError as error:
             raise DataError(f"{error} (this model takes {EXPECTED[task or 'text']})") from None
-        if any(len(text) > settings.max_characters for text in example.texts):
+        if any(len(text) > settings.max_characters for text in examples[-1].texts):
             raise DataError(f"input {number} is longer than {settings.max_characters:,} characters: shorten it")
-        examples.append(example)
     return examples

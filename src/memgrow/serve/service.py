@@ -35,48 +35,50 @@ class Service(Collector):
         self.settings = settings = settings or ServeSettings()
         check_keep_versions(settings.keep_versions)
         # Settings that would stop every training are refused now.
-        watched = (
-            [one.name for one in load_for_evaluation(settings.watch, model=folder).stream if one.test]
-            if settings.watch
-            else []
-        )
+        watched = load_for_evaluation(settings.watch, model=folder).stream if settings.watch else ()
         self.publisher = Publisher(folder, settings)
         learned = self.publisher.current.learner.history.domains
-        if settings.max_forgetting is not None and not settings.read_only and learned and not watched:
+        if (
+            settings.max_forgetting is not None
+            and not settings.read_only
+            and learned
+            and not any(one.test for one in watched)
+        ):
             raise SettingsError(f"max_forgetting needs tests of {listed(learned)}: watch some (--watch FILE)")
         self.queue = None if settings.read_only else JobQueue(self.publisher, settings)
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "memgrow_requests", "Answered requests.", ("route", "method", "status"), registry=registry
-        )
+        names = ("route", "method", "status")
+        self.requests = Counter("memgrow_requests", "Answered requests.", names, registry=registry)
         self.seconds = Histogram(
             "memgrow_request_seconds", "Seconds to a response.", ["route"], buckets=SECONDS, registry=registry
         )
         batches = Histogram("memgrow_batch_requests", "Requests per batch.", buckets=SIZES, registry=registry)
         self.batcher = Batcher(lambda: self.publisher.current, settings, batches.observe)
+        self._is_running = False
         self._testing = threading.Lock()  # one drift test at a time
         self._test_next = 0.0
         registry.register(self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        self.batcher.start()
         if self.queue is not None:
             self.queue.start()
         polling = asyncio.create_task(self._poll())
+        self._is_running = True
         try:
             yield
         finally:
+            self._is_running = False
             polling.cancel()
-            await self.batcher.stop()
+            self.batcher.stop()
             if self.queue is not None:
                 await asyncio.to_thread(self.queue.stop)
 
     @property
     def is_alive(self) -> bool:
         """Whether requests are answered and, unless it is read-only, trainings run."""
-        return self.batcher.is_alive and (self.queue is None or self.queue.is_alive)
+        return self._is_running and (self.queue is None or self.queue.is_alive)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Gauges for Prometheus, read when they are requested."""

@@ -155,7 +155,7 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
         if to is not None and to == newest:
             raise ModelError(f"{folder} is at stage {to} already: there is nothing to undo")
         target = earlier[0] if to is None else find_version(found, to)
-        resume = ResumeFolder.in_model(folder, newest, {}, 0)
+        resume = ResumeFolder(folder, newest, {}, 0)
         resume.clear_ended()
         if resume.is_unfinished:
             raise ModelError(f"{folder} has an unfinished adaptation: run it again, or remove {resume.folder}")

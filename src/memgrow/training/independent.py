@@ -100,11 +100,7 @@ def assemble(config: LearnerConfig, like: LearnerState, parts: Sequence[DomainPa
         tensors = dict(sorted({**part.entry.tensors, LABELS: own}.items()))  # as a file has them
         entries.append(replace(part.entry, tensors=tensors))
     model.memory = DomainMemory(entries, base, INDEPENDENT)
-    calibrated = {
-        part.name: replace(part.calibration, stage=number)
-        for number, part in enumerate(parts, 1)
-        if part.calibration is not None
-    }
+    calibrated = {one.name: replace(one.calibration, stage=n) for n, one in enumerate(parts, 1) if one.calibration}
     temperature = fmean(one.temperature for one in calibrated.values()) if calibrated else 1.0
     return LearnerState(
         task=like.task,
@@ -126,63 +122,52 @@ def assemble(config: LearnerConfig, like: LearnerState, parts: Sequence[DomainPa
 
 def without(config: LearnerConfig, state: LearnerState, name: str) -> LearnerState:
     """The state without a domain. Of independent domains nothing of it is left; else traces are in later ones."""
-    known = state.history.domains
+    known, memory = state.history.domains, state.memory
     if name not in known:
         raise ModelError(f"there is no domain {name!r}; there are {listed(known)}")
-    memory = state.memory
     if memory is None or name not in memory.names:
         raise ModelError(f"this model has no entry for {name}: only domains of a domain memory can be removed")
     if len(memory) == 1:
         raise ModelError(f"{name} is the only domain: remove the model's folder")
-    number = memory.names.index(name)
-    if memory.independent:
-        parts = parts_of(state)
+    number, parts = memory.names.index(name), parts_of(state) if memory.independent else []
+    if parts:
         # Scores were measured with the domain from its stage on.
         kept = [replace(one, scores=_other(one.scores, name) if i < number else {}) for i, one in enumerate(parts)]
         found = assemble(config, state, [one for one in kept if one.name != name])
-        _forget_tests(found.history, name)
-        return found
-    return _without_chained(state, name, memory)
+    else:
+        found = _without_chained(state, name, number)
+    history = found.history
+    history.baseline, history.test_examples = _other(history.baseline, name), _other(history.test_examples, name)
+    return found
 
 
-def _without_chained(state: LearnerState, name: str, memory: DomainMemory) -> LearnerState:
+def _without_chained(state: LearnerState, name: str, number: int) -> LearnerState:
+    memory, labels = state.memory, state.labels or ()
+    assert memory is not None
     if memory.names.count(name) > 1 or len(memory) != len(state.history.stages):
         raise ModelError(f"{name} was learned more than once: it cannot be removed")
     if memory.names[-1] == name:
         raise ModelError(f"{name} is the newest domain, and the model's weights are its own: use `memgrow undo`")
-    number, labels = memory.names.index(name), state.labels or ()
     used = {int(label) for one in memory.entries() if one.name != name for label in one.tensors[LABELS]}
-    method_state = copy.deepcopy(state.method_state)
     # Statistics of a method have a row for each label as well: then labels stay.
-    kept = list(range(len(labels))) if method_state.state_dict() else sorted(used)
-    method_state.load_rows(_other(method_state.rows, name))
-    model = copy.deepcopy(state.model)
-    assert isinstance(model, Classifier)
-    model.memory = memory.without(name, kept, model.label_parameters)
-    model.keep_labels(kept)
-    history = copy.deepcopy(state.history)
+    kept = list(range(len(labels))) if state.method_state.state_dict() else sorted(used)
+    new = copy.deepcopy(state)
+    new.method_state.load_rows(_other(new.method_state.rows, name))
+    assert isinstance(new.model, Classifier)
+    new.model.memory = memory.without(name, kept, new.model.label_parameters)
+    new.model.keep_labels(kept)
+    history = new.history
     del history.stages[number]
     rows = [Row(row.learned, _other(row.scores, name)) for i, row in enumerate(history.matrix.rows) if i != number]
     history.matrix = AccuracyMatrix(tuple(rows))
-    _forget_tests(history, name)
     history.labels = _other(history.labels, name)
     calibrated = {
         one: replace(found, stage=found.stage - (found.stage > number + 1))
         for one, found in _other(state.calibration.domains, name).items()
     }
-    return replace(
-        state,
-        labels=tuple(labels[label] for label in kept),
-        model=model,
-        method_state=method_state,
-        history=history,
-        calibration=replace(state.calibration, domains=calibrated),
-        reference=Reference(_other(state.reference.domains, name)),
-    )
-
-
-def _forget_tests(history: History, name: str) -> None:
-    history.baseline, history.test_examples = _other(history.baseline, name), _other(history.test_examples, name)
+    calibration = replace(state.calibration, domains=calibrated)
+    reference = Reference(_other(state.reference.domains, name))
+    return replace(new, labels=tuple(labels[label] for label in kept), calibration=calibration, reference=reference)
 
 
 def _other(values: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -289,10 +274,10 @@ def _check_fits(state: LearnerState, part: DomainPart) -> None:
         raise ValueError("labels or stage")
     if missing := {name for name in model.state_dict() if name.startswith("heads.")} - part.entry.tensors.keys():
         raise ValueError(f"{min(missing)} is missing")
+    own = memory.state_dict()
     for name, tensor in DomainMemory.restore(memory.shape(), memory.base).state_dict().items():
-        own = memory.state_dict()[name]
-        if tensor.dtype != own.dtype or not own.isfinite().all():
-            raise ValueError(f"{name} is not finite, or of {own.dtype}")
+        if tensor.dtype != own[name].dtype or not own[name].isfinite().all():
+            raise ValueError(f"{name} is not finite, or of {own[name].dtype}")
     memory.model_for(len(memory) - 1, model)  # builds it
 
 

@@ -146,7 +146,7 @@ def train(
             state = state.after_epoch(score, time.monotonic() - started, loss_so_far, newest)
             if state.best_epoch == state.epoch:
                 best = _copy(trainable.state(model))
-        if resume.due_after_epoch(best):
+        if resume.due():
             save(state)
         report(batches, score)
 

@@ -57,11 +57,8 @@ class PlainProgress:
 class NoProgress:
     """Shows nothing; `warn` raises a Python warning instead."""
 
-    def step(self, step: Step) -> None:
-        return
-
-    def note(self, sentence: str) -> None:
-        return
+    def step(self, step: Step) -> None: ...
+    def note(self, sentence: str) -> None: ...
 
 
 def find_progress(progress: Progress | bool | None) -> Progress:
@@ -89,9 +86,8 @@ def warn(progress: Progress, sentence: str) -> None:
     warnings.warn(sentence, stacklevel=level)
 
 
-SAVING_SHARE = 0.1  # largest share of the training time that saving after epochs may take
-BYTES_PER_S = 2e8  # expected speed of the first save
 STATE = "state.safetensors"  # tensors, and the training state as metadata
+UNREADABLE = (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -130,24 +126,16 @@ class UnfinishedError(ModelError):
 
 
 class ResumeFolder:
-    """Saves an unfinished training in a folder; with None nothing is saved.
+    """Saves an unfinished training in the folder `training` of a model's folder; with None nothing is saved.
 
-    `key` identifies the training: the state of another one is refused. Of several processes the first one saves.
+    `stage` is the number of stages before this training. `key` identifies it: the state of another one is refused. Of
+    several processes the first one saves.
     """
 
-    def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
-        self.folder = folder if distributed.is_first() else None
-        self.stage = stage  # number of stages before this training
-        self.key = dict(key)
-        self.every = every
+    def __init__(self, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
+        self.folder = Path(os.path.realpath(model)) / TRAINING if model is not None and distributed.is_first() else None
+        self.stage, self.key, self.every = stage, dict(key), every
         self._saved = time.monotonic()
-        self._took = 0.0  # seconds of the last save
-
-    @classmethod
-    def in_model(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
-        """The folder `training` in a model's folder; with None nothing is saved."""
-        place = None if model is None else Path(os.path.realpath(model)) / TRAINING
-        return cls(place, stage, key, every)
 
     @property
     def is_unfinished(self) -> bool:
@@ -157,15 +145,9 @@ class ResumeFolder:
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
 
-    def due_after_epoch(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether to save after an epoch: sooner, but not after each short epoch of a large model."""
-        takes = max(self._took, sum(tensor.nbytes for tensor in tensors.values()) / BYTES_PER_S)
-        return self.folder is not None and time.monotonic() - self._saved >= min(self.every, takes / SAVING_SHARE)
-
     def save(self, train_state: TrainState, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         """Keep where a training stands: its state, its tensors, and the random number generators."""
         assert self.folder is not None
-        began = time.monotonic()
         rng_state = {"rng_state/cpu": torch.get_rng_state()}
         if device.type == "cuda":
             rng_state["rng_state/cuda"] = torch.cuda.get_rng_state()
@@ -180,25 +162,29 @@ class ResumeFolder:
             reason = error.strerror or error
             raise ModelError(f"cannot save the training to {self.folder} ({reason}): make room") from error
         self._saved = time.monotonic()
-        self._took = self._saved - began
+
+    def _read(self) -> dict[str, Any] | None:
+        """The state that was saved, if there is one and its training has not ended and been saved since."""
+        if self.folder is None or not self.folder.exists():
+            return None
+        state = json.loads(read_metadata(self.folder / STATE)["state"]) if self.is_unfinished else None
+        if state is None or state["stage"] < self.stage:
+            self.clear()
+            return None
+        return dict(state)
 
     def restore(self) -> tuple[TrainState, dict[str, Tensor]] | None:
         """Restore the random number generators and return what `save` was given; None if there is nothing to resume."""
-        keys, found = zip(*distributed.exchange((self.key, self._read())), strict=True)
+        keys, found = zip(*distributed.exchange((self.key, self._restore())), strict=True)
         for name in self.key:
             if len({key[name] for key in keys}) > 1:
                 raise SettingsError(f"the processes have different {name}: give all the same files, model and settings")
         first: tuple[TrainState, dict[str, Tensor]] | None = found[0]
         return first
 
-    def _read(self) -> tuple[TrainState, dict[str, Tensor]] | None:
-        if self.folder is None or not self.is_unfinished:
-            return None
-        path = self.folder / STATE
+    def _restore(self) -> tuple[TrainState, dict[str, Tensor]] | None:
         try:
-            state = json.loads(read_metadata(path)["state"])
-            if state["stage"] < self.stage:  # that training has ended and was saved
-                self.clear()
+            if self.folder is None or (state := self._read()) is None:
                 return None
             for name, ours in self.key.items():
                 if state["key"].get(name) != ours:
@@ -206,25 +192,19 @@ class ResumeFolder:
                         f"{self.folder} holds an unfinished training with another {name}: run that command again, "
                         "or remove that folder to give it up"
                     )
-            tensors = load_tensors(path)
+            tensors = load_tensors(self.folder / STATE)
             train_state, rng_state = TrainState.from_json(state["train_state"]), under(tensors, "rng_state")
             torch.set_rng_state(rng_state["cpu"])
             if "cuda" in rng_state:
                 torch.cuda.set_rng_state(rng_state["cuda"])
             return train_state, tensors
-        except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        except UNREADABLE as error:
             raise self.unusable(error) from error
 
     def clear_ended(self) -> None:
         """Remove what is left of a training that was saved; its process was killed before it did so."""
-        if self.folder is None or not self.folder.exists():
-            return
-        if not (self.folder / STATE).exists():
-            self.clear()
-            return
-        with suppress(OSError, SafetensorError, LookupError, TypeError, ValueError):  # reported when it is needed
-            if json.loads(read_metadata(self.folder / STATE)["state"])["stage"] < self.stage:
-                self.clear()
+        with suppress(*UNREADABLE):  # reported when it is needed
+            self._read()
 
     def unusable(self, error: Exception) -> Exception:
         """The error to raise: a MemgrowError or out of memory as it is, any other as an UnfinishedError."""

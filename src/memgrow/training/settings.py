@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf
 from pathlib import Path
 from typing import Literal, cast
 
@@ -11,10 +11,9 @@ from torch import Tensor
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
-from memgrow.data.disk import take_plain_values
 from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors
-from memgrow.errors import SettingsError, counted
+from memgrow.errors import counted
 from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.drift import Reference
 from memgrow.evaluation.history import History
@@ -26,6 +25,7 @@ from memgrow.methods import (
     MethodSettings,
     MethodSpec,
 )
+from memgrow.methods.base import check_options, option
 from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings
 from memgrow.models.domain_memory import DomainMemory
 from memgrow.models.hub import DEFAULT_ENCODER, EncoderFiles, public_name
@@ -33,9 +33,7 @@ from memgrow.models.tokenizer import max_tokens, tokenize_for
 from memgrow.nn import LAYERS
 
 AUTO: Literal["auto"] = "auto"
-SCHEDULES = ("constant", "linear")
-SELECTIONS = ("best", "last")
-LARGEST = 2**31 - 1
+LARGEST_COUNT = 2**31 - 1
 AUTO_EPOCHS = 5  # epochs="auto"; a first domain, or one without known labels, gets more if it has few rows:
 FIRST_EPOCHS, FIRST_STEPS, AUTO_STEPS = 10, 500, 150  # 10 epochs, but at most 500 steps, and at least 150 steps
 MANY_EPOCHS = 40  # that a run with few of them is advised to try
@@ -46,36 +44,24 @@ AUTO_PATIENCE, VALIDATED = 2, 500  # patience="auto": epochs with 500 validation
 class TrainingSettings:
     """The settings of training on a domain. The defaults, and Adam as the optimizer, are the paper's."""
 
-    rate: float = 3e-4  # learning rate
-    batch: int = 32
-    epochs: int | Literal["auto"] = 20  # at most
-    patience: int | Literal["auto"] = 2  # epochs without a better validation score before training stops
-    clip: float = 5.0  # largest norm of the gradient
-    min_count: int = 1  # words that occur less often in a domain are not stored
-    min_documents: int = 1  # words that occur in fewer of its documents are not stored
-    max_words: int = 400  # longer texts are cut off
-    new_rate: float | None = None  # learning rate of parameters without pretraining; None: the same
-    warm_up: int = 0  # steps in which the learning rates rise, at most a third of all
-    schedule: str = "constant"  # of the learning rates after that: constant, or linear to zero
-    select: str = "best"  # the weights of the best epoch by validation, with early stopping, or of the last one
+    rate: float = option(3e-4, above=0)  # learning rate
+    batch: int = option(32, least=1, most=LARGEST_COUNT)
+    epochs: int | Literal["auto"] = option(20, least=1, most=LARGEST_COUNT, words=(AUTO,))  # at most
+    patience: int | Literal["auto"] = option(2, least=1, most=LARGEST_COUNT, words=(AUTO,))
+    # epochs without a better validation score before training stops
+    clip: float = option(5.0, above=0, most=inf)  # largest norm of the gradient
+    min_count: int = option(1, least=1, most=LARGEST_COUNT)  # words that occur less often in a domain are not stored
+    min_documents: int = option(1, least=1, most=LARGEST_COUNT)  # as words that fewer of its documents have
+    max_words: int = option(400, least=1, most=LARGEST_COUNT)  # longer texts are cut off
+    new_rate: float | None = option(None, above=0)  # learning rate of parameters without pretraining; None: the same
+    warm_up: int = option(0, least=0)  # steps in which the learning rates rise, at most a third of all
+    schedule: str = option("constant", words=("constant", "linear"))  # of the learning rates; linear: to zero
+    select: str = option("best", words=("best", "last"))
+    # the weights of the best epoch by validation, with early stopping, or of the last one
     drift: bool = True  # whether statistics of the texts are stored, to notice drift
 
     def __post_init__(self) -> None:
-        take_plain_values(self)
-        for name in ("batch", "epochs", "patience", "min_count", "max_words", "min_documents"):
-            value = getattr(self, name)
-            if not (value == AUTO and name in ("epochs", "patience")) and not 1 <= value <= LARGEST:
-                raise SettingsError(f"{name} must be at least 1 and at most {LARGEST:,}, not {value}")
-        for name in ("rate", "clip", "new_rate"):
-            value = getattr(self, name)
-            if value is not None and not (value > 0 and (isfinite(value) or name == "clip")):
-                raise SettingsError(f"{name} must be above 0 and finite, not {value}")
-        if self.warm_up < 0:
-            raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
-        if self.schedule not in SCHEDULES:
-            raise SettingsError(f"schedule {self.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
-        if self.select not in SELECTIONS:
-            raise SettingsError(f"select {self.select!r} is not known; there are {', '.join(SELECTIONS)}")
+        check_options(self)
 
     @property
     def max_epochs(self) -> int:
@@ -180,19 +166,14 @@ class Defaults:
     options: MethodSettings = field(default_factory=MethodSettings)
 
 
-# A pretrained encoder: a low rate that falls to zero, at most five epochs. A first domain with few rows trains longer
-# (`defaults_for`).
+# A pretrained encoder: a low rate that falls to zero. A first domain with few rows trains longer (`defaults_for`).
 FINE_TUNING = TrainingSettings(
     rate=5e-5, new_rate=1e-3, warm_up=50, schedule="linear", epochs=5, max_words=256, clip=1.0
 )
-
-
 # A recurrent network: words found in a single document, such as names and numbers, are not stored. Patience depends on
 # the number of validation examples.
 RECURRENT = TrainingSettings(min_documents=2, patience="auto")
-
 LOWERCASE = ModelSettings(lowercase=True)
-
 # A thousand texts take a minute or two on two cores.
 SMALL = Defaults(
     model=replace(LOWERCASE, embedding=50, hidden=64, slots=64, perceptron=64),
@@ -214,8 +195,7 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, PretrainedSettings):
         options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200, compress_rate=5e-5)
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto", select="last"), options)
-    method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
-    return Defaults(method, model or LOWERCASE, RECURRENT)
+    return replace(PAPER_REPLIES if replies else PAPER, model=model or LOWERCASE)
 
 
 def defaults_for_device(device: torch.device, replies: bool = False) -> Defaults:
@@ -231,14 +211,12 @@ def defaults_for_new(
 
     Without one it is the default encoder. Replies, and methods that a pretrained encoder cannot do, take the LSTM.
     """
-    if encoder is None:
-        if replies or not all(set(method.grows) <= PretrainedSettings.grows for method in methods):
-            return defaults_for_device(device, replies)
+    if encoder is None and not replies and all(set(method.grows) <= PretrainedSettings.grows for method in methods):
         encoder = DEFAULT_ENCODER
-    if encoder not in LAYERS:
+    if encoder is not None and encoder not in LAYERS:
         return defaults_for(encoder)
     usual = defaults_for_device(device, replies)
-    return replace(usual, model=replace(usual.model, cell=str(encoder)))
+    return usual if encoder is None else replace(usual, model=replace(usual.model, cell=str(encoder)))
 
 
 def sizes_line(model: ModelSettings, training: TrainingSettings, rows: int, closed_form: bool = False) -> str:
