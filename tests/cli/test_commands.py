@@ -142,15 +142,13 @@ def test_a_model_of_replies_replies_and_chats(memgrow, replier, dialogues):
     assert "--by-label" in memgrow.refused("evaluate", replier, *dialogues, "--by-label")
 
 
-def test_evaluate_tells_more_when_asked(memgrow, made, data, tmp_path):
+def test_evaluate_tells_more_when_asked(memgrow, made, data):
     files = [data["kitchen"], data["harbour"]]
     assert "kitchen" in memgrow.done("evaluate", made, *files)
     figures = json.loads(memgrow.done("evaluate", made, *files, "--by-label", "--calibration", "--json"))
     assert {"accuracy", "temperature", "ece_uncalibrated"} <= set(figures["kitchen"])
     compared = json.loads(memgrow.done("evaluate", made, *files, "--against", made, "--json"))
     assert "against" in compared["all of them"]
-    memgrow.done("evaluate", made, *files, "--plot", tmp_path / "confusion.png")
-    assert (tmp_path / "confusion.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_watch_reads_a_stream_of_texts(memgrow, jsonl, tmp_path):

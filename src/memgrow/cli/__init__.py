@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from memgrow.cli import adapt, compare, domain, evaluate, fetch, model, predict, report, serve
+from memgrow.cli import adapt, compare, domain, evaluate, fetch, model, predict, serve
 from memgrow.cli.app import REMOVED_COMMANDS, Command, app, main, removed
 
 __all__ = ["GROUPS", "app", "main"]
@@ -21,7 +21,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | None]] = {
         "serve": serve.serve,
         "export": model.export,
     },
-    "Compare": {"report": report.report, "compare": compare.compare, "demo": compare.demo, "methods": model.methods},
+    "Compare": {"report": compare.report, "compare": compare.compare, "demo": compare.demo, "methods": model.methods},
     "Set up": {"data": None, "encoder": None},
 }  # None: a group of commands, see below
 DOMAIN_HELP = "Export, import and remove domains of a domain memory.\n\nExample: memgrow domain remove model/ books"

@@ -211,7 +211,7 @@ def fetch_encoder(settings: "ModelSettings") -> None:
     def fetch() -> None:
         from memgrow.cli.fetch import get_encoder
 
-        notice(*get_encoder(known))
+        notice(get_encoder(known))
 
     fetch_if_missing(known, fetch)
 

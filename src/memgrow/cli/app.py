@@ -22,16 +22,13 @@ from memgrow import __version__
 from memgrow.errors import ForgettingError, MemgrowError, SettingsError, counted, interruption, json_text, printable
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from memgrow.data import Example
     from memgrow.evaluation.model_tables import Verdict
     from memgrow.learner import Learner
 
 
-EXTRAS = {"plots": "matplotlib", "serve": "fastapi", "sklearn": "sklearn", "stats": "scipy", "arrow": "pyarrow"}
+EXTRAS = {"serve": "fastapi", "sklearn": "sklearn", "stats": "scipy", "arrow": "pyarrow"}
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
-PICTURES = ("png", "svg", "pdf")  # formats by the ends of names
 PIPED = ConsoleDimensions(10_000, 25)  # size of what is no terminal
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 
@@ -114,29 +111,6 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def picture_format(path: Path) -> str:
-    """The format of a picture, as the name of its file says."""
-    name = path.suffix.lower().removeprefix(".")
-    if name not in PICTURES:
-        raise SettingsError(f"{path} must end with .{', .'.join(PICTURES)}, which says the format of the picture")
-    return name
-
-
-def save_picture(path: Path, draw: "Callable[[], Figure]", named: bool = True) -> None:
-    """Write a plot and say where it is; without matplotlib, say so. `named`: the user named the file."""
-    from memgrow.data.disk import atomic_open, open_output
-    from memgrow.evaluation.plots import save_figure
-
-    try:
-        figure = draw()
-        with (open_output if named else atomic_open)(path) as file:
-            save_figure(figure, file, picture_format(path))
-    except SettingsError as error:
-        note_to_stderr(f"There is no picture: {error}")
-    else:
-        say(f"The picture is {path}.")
-
-
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
     from memgrow.data.rows import in_chunks
 
@@ -184,6 +158,8 @@ REMOVED_OPTIONS = {
     "--track-to": "use --tensorboard FOLDER",
     "--comparison": "memgrow report FOLDER makes a page of a comparison",
     "--format": "predict -o FILE.csv writes CSV",
+    "--plot": "memgrow report MODEL DATA shows the confusion matrices",
+    "--plots": "the report is one page, which a browser can print; compare.json has the figures",
     "--max-inputs": "a request has at most 256 inputs",
     "--max-characters": "a text has at most 20,000 characters",
 }

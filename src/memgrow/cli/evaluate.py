@@ -14,8 +14,6 @@ from memgrow.cli.app import (
     count_cut_texts,
     note_cut_texts,
     note_to_stderr,
-    picture_format,
-    save_picture,
     say,
     standard_input,
     write_json,
@@ -36,7 +34,6 @@ class LabelOptions:
     by_label: Annotated[
         bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
     ] = False
-    plot: Annotated[Path | None, opt.file_option("Draw the confusion matrices: .png, .svg or .pdf.", None)] = None
     calibration: Annotated[bool, typer.Option("--calibration", help="Show calibration in detail.")] = False
 
 
@@ -54,15 +51,11 @@ def evaluate(
 
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
-    from memgrow.data.disk import check_output
     from memgrow.evaluation.replies import evaluate_replies
     from memgrow.evaluation.tables import replies_table
     from memgrow.learner import Learner
     from memgrow.models import REPLY
 
-    if shown.plot is not None:
-        picture_format(shown.plot)
-        check_output(shown.plot)
     learner = Learner.load(model, device)
     is_reply = learner.task == REPLY
     for name, value in (vars(shown) if is_reply else {"beam": beam > 1}).items():
@@ -86,7 +79,6 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
     from memgrow.evaluation import tables
     from memgrow.evaluation.calibration import reliability
     from memgrow.evaluation.metrics import confusion_of
-    from memgrow.evaluation.plots import draw_confusions
     from memgrow.learner import Learner
 
     other = None if shown.against is None else Learner.load(shown.against, str(learner.device))
@@ -120,8 +112,6 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
         if compared:
             names = model, str(shown.against)
             console.print(tables.side_by_side_table(*names, compared))
-    if shown.plot is not None:
-        save_picture(shown.plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
 
 
 def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:

@@ -4,6 +4,7 @@ An encoder is named by a row of `KNOWN`, by a folder, or by its name on the Hugg
 fetched on first use, unless HF_HUB_OFFLINE is set.
 """
 
+import errno
 import json
 import os
 import re
@@ -28,8 +29,6 @@ VARIABLE = "MEMGROW_ENCODERS"
 OFFLINE = "HF_HUB_OFFLINE"  # as for all libraries that use the hub
 NOTE = "encoder.json"  # written into the folder of a fetched encoder: the SHA-256 of each file
 HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
-# What is taken from the hub: neither pickles nor code.
-HUB_FILES = (CONFIG, WEIGHTS, TOKENIZER, *LICENCES)
 # Names that configurations have for the number of layers, and for sizes that tensors have as well.
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers")
 SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
@@ -304,17 +303,22 @@ def _read_known(known: KnownEncoder) -> EncoderFiles:
 
 def _from_hub(name: str) -> EncoderFiles:
     """The copy in the hub's own cache if it is whole, else a download."""
+    try:
+        return read_encoder(download(name, local_files_only=True), name)
+    except MemgrowError:
+        return read_encoder(download(name), name)
+
+
+def download(name: str, **how: Any) -> Path:
+    """The folder with the files of a repository on the Hugging Face hub: neither pickles nor code."""
     with encoders_extra():
         from huggingface_hub import snapshot_download
     try:
-        return read_encoder(snapshot_download(name, allow_patterns=list(HUB_FILES), local_files_only=True), name)
-    except Exception:  # the copy is missing or not whole
-        pass
-    try:
-        folder = snapshot_download(name, allow_patterns=list(HUB_FILES))
+        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS, TOKENIZER, *LICENCES], **how))
     except Exception as error:  # of the network, the hub or its client: too many kinds to list
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
         raise ModelError(
             f"the Hugging Face hub did not send {name} ({brief(error)}): check the name and the network, or choose "
             f"{' or '.join(KNOWN)}, or a folder"
         ) from error
-    return read_encoder(folder, name)
