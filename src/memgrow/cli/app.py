@@ -144,6 +144,7 @@ REMOVED_COMMANDS = {
     "prune": "slots are no longer pruned; train a model with fewer slots (--set slots=N)",
     "export-domain": "use memgrow domain export MODEL NAME FILE",
     "import-domain": "use memgrow domain import MODEL FILE",
+    "chat": "memgrow predict MODEL answers each line of standard input",
     "paper": "run python -m research.paper in a checkout of the repository",
     "theorem": "run python -m research.theorem in a checkout of the repository",
 }
@@ -160,6 +161,7 @@ REMOVED_OPTIONS = {
     "--format": "predict -o FILE.csv writes CSV",
     "--plot": "memgrow report MODEL DATA shows the confusion matrices",
     "--plots": "the report is one page, which a browser can print; compare.json has the figures",
+    "--against": "write the answers of both models with predict -o; McNemar's test compares them",
     "--max-inputs": "a request has at most 256 inputs",
     "--max-characters": "a text has at most 20,000 characters",
 }

@@ -7,7 +7,6 @@ import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.adapt import fetch_encoder
 from memgrow.cli.app import (
     console,
     note_to_stderr,
@@ -154,7 +153,6 @@ def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None
     if model.is_pretrained:
         if vectors is not None:
             raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use --encoder lstm")
-        fetch_encoder(model)
         model, _ = model.resolve()
     return Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
 
@@ -244,7 +242,6 @@ def _real_settings() -> "Settings":
     from memgrow.training.settings import defaults_for
 
     usual = defaults_for(DEFAULT_ENCODER)
-    fetch_encoder(usual.model)
     return Settings(usual.model.resolve()[0], usual.training, usual.options)
 
 

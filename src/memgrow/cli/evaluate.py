@@ -22,15 +22,11 @@ from memgrow.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     from memgrow.data import Example, Stream
-    from memgrow.evaluation.metrics import SideBySide
     from memgrow.learner import Learner
-
-ALL = "all of them"  # the row of all domains together
 
 
 @dataclass
 class LabelOptions:
-    against: Annotated[Path | None, opt.file_option("Another model to compare with.", None, "MODEL")] = None
     by_label: Annotated[
         bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
     ] = False
@@ -70,59 +66,36 @@ def evaluate(
         else:
             console.print(replies_table(found))
     else:
-        _evaluate_labels(learner, loaded.stream, shown, str(model), as_json)
+        _evaluate_labels(learner, loaded.stream, shown, as_json)
     note_to_stderr(*loaded.notices)
     note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
 
 
-def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, model: str, as_json: bool) -> None:
+def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, as_json: bool) -> None:
     from memgrow.evaluation import tables
     from memgrow.evaluation.calibration import reliability
     from memgrow.evaluation.metrics import confusion_of
-    from memgrow.learner import Learner
 
-    other = None if shown.against is None else Learner.load(shown.against, str(learner.device))
     outputs = {domain.name: learner.logits(domain, calibrated=True) for domain in stream}
-    labels, temperature = learner.labels or (), learner.calibration.temperature
     scores = {name: reliability(*one) for name, one in outputs.items()}
     uncalibrated = {one.name: reliability(*learner.logits(one)) for one in stream if shown.calibration}
-    confusions = {name: confusion_of(labels, *one) for name, one in outputs.items()}
-    right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in outputs.items()}
-    compared = {} if other is None else _compared(right, other, stream)
+    confusions = {name: confusion_of(learner.labels or (), *one) for name, one in outputs.items()}
     told = learner.accuracy_with_domain(stream)
-    if as_json:
-        figures: dict[str, Any] = {}
-        for name, one in scores.items():
-            details: dict[str, Any] = {**confusions[name].to_json()} if shown.by_label else {}
-            if shown.calibration:
-                details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
-            if compared:
-                details["against"] = asdict(compared[name])
-            if name in told:
-                details["accuracy_for_domain"] = told[name]
-            figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
-        if ALL in compared:
-            every = [is_right for one in right.values() for is_right in one]
-            figures[ALL] = {"accuracy": sum(every) / len(every), "against": asdict(compared[ALL])}
-        write_json(figures)
-    else:
+    if not as_json:
         console.print(tables.scores_table(scores, uncalibrated, confusions, told))
         for name, confusion in confusions.items() if shown.by_label else ():
             console.print(tables.labels_table(name, confusion), tables.confusion_table(name, confusion))
-        if compared:
-            names = model, str(shown.against)
-            console.print(tables.side_by_side_table(*names, compared))
-
-
-def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:
-    """One model against another on each domain and, if there are several, on all together."""
-    from memgrow.evaluation.metrics import compare_counts, side_by_side
-
-    found = {domain.name: side_by_side(right[domain.name], other.correct(domain)) for domain in stream}
-    if len(found) < 2:
-        return found
-    sums = [sum(getattr(one, name) for one in found.values()) for name in ("examples", "only_first", "only_second")]
-    return {**found, ALL: compare_counts(*sums)}
+        return
+    figures: dict[str, Any] = {}
+    for name, one in scores.items():
+        details: dict[str, Any] = confusions[name].to_json() if shown.by_label else {}
+        if shown.calibration:
+            temperature = learner.calibration.temperature
+            details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
+        if name in told:
+            details["accuracy_for_domain"] = told[name]
+        figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
+    write_json(figures)
 
 
 @opt.grouped

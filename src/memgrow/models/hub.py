@@ -266,31 +266,9 @@ def is_offline() -> bool:
     return os.environ.get(OFFLINE, "").lower() not in ("", "0", "false", "no", "off")
 
 
-def fetch_if_missing(known: KnownEncoder, fetch: Callable[[], object]) -> None:
-    """Call `fetch` for an encoder that is not on this machine yet."""
-    if known.is_here():
-        return
-    try:
-        if is_offline():
-            raise DataError(f"{OFFLINE} is set")
-        fetch()
-    except UnwritableError:
-        raise
-    except MemgrowError as error:
-        raise ModelError(
-            f"the encoder {known.name} is not on this machine and could not be fetched ({str(error).partition(';')[0]})"
-            f": run `memgrow encoder get {known.name}` with a network, or use the LSTM (--encoder lstm)"
-        ) from error
-
-
 def _read_known(known: KnownEncoder) -> EncoderFiles:
-    def fetch() -> None:
-        from memgrow.models.fetch import get
-
-        print(f"Fetching {known.title} ({known.size / 1e6:.0f} MB), once.", file=sys.stderr, flush=True)
-        get(known.name)
-
-    fetch_if_missing(known, fetch)
+    if not known.is_here():
+        _fetch(known)
     files = read_encoder(known.folder, known.name)
     try:
         written = json.loads((known.folder / NOTE).read_bytes())["sha256"][WEIGHTS]
@@ -299,6 +277,23 @@ def _read_known(known: KnownEncoder) -> EncoderFiles:
     if files.sha256 != written:
         raise ModelError(f"{files.weights} has changed; run: memgrow encoder get {known.name} --again")
     return files
+
+
+def _fetch(known: KnownEncoder) -> None:
+    from memgrow.models.fetch import get
+
+    try:
+        if is_offline():
+            raise DataError(f"{OFFLINE} is set")
+        print(f"Fetching {known.title} ({known.size / 1e6:.0f} MB), once.", file=sys.stderr, flush=True)
+        get(known.name)
+    except UnwritableError:
+        raise
+    except MemgrowError as error:
+        raise ModelError(
+            f"the encoder {known.name} is not on this machine and could not be fetched ({str(error).partition(';')[0]})"
+            f": run `memgrow encoder get {known.name}` with a network, or use the LSTM (--encoder lstm)"
+        ) from error
 
 
 def _from_hub(name: str) -> EncoderFiles:
