@@ -269,10 +269,11 @@ def test_quiet_prints_nothing_and_json_stands_alone(memgrow, data, tmp_path):
     json.loads(memgrow.done("adapt", tmp_path / "m", data["harbour"], "--json"))
 
 
-def test_help_imports_nothing_slow():
+@pytest.mark.parametrize("words", [["--help"], ["adapt", "--help"]])
+def test_help_imports_nothing_slow(words):
     import subprocess
 
-    program = "import sys; sys.argv = ['memgrow', '--help']\nfrom memgrow.cli import main\ntry: main()\nfinally: "
+    program = f"import sys; sys.argv = {['memgrow', *words]}\nfrom memgrow.cli import main\ntry: main()\nfinally: "
     program += "print([name for name in ('torch', 'numpy', 'transformers', 'matplotlib') if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert out.splitlines()[-1] == "[]"

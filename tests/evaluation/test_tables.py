@@ -17,7 +17,6 @@ from memgrow.evaluation.tables import (
     growth,
     labels_table,
     matrix_table,
-    matrix_title,
     percent,
     perplexity_text,
     shortened,
@@ -81,25 +80,24 @@ def test_names_are_no_markup():
 
 
 def test_a_matrix_of_few_domains_is_shown_whole():
-    text = shown(matrix_table(history(10).matrix, "title"))
+    text = shown(matrix_table(history(10).matrix, MEASURES["accuracy"]))
     assert "after learning" in text
     assert text.count("80.0") == 10
 
 
 def test_many_domains_have_one_row_each_and_the_rest_a_mean():
-    text = shown(matrix_table(history(60).matrix, "title"))
+    text = shown(matrix_table(history(60).matrix, MEASURES["accuracy"]))
     assert "30 of 60 domains" in text
     assert len(text.splitlines()) < 45
 
 
 def test_history_stages_and_summary_of_a_model():
     found = history(3)
-    text = shown(stages_table(found), 120)
+    text = shown(stages_table(found, MEASURES["accuracy"]), 120)
     assert "forgot" in text
     assert "rows" not in text  # no method that keeps rows
-    assert "d2" in shown(stages_table(found, full=True), 120)
     kept = History([stage("a", note={"rows_kept": 4})], AccuracyMatrix().with_row(["a"], {"a": 0.5}))
-    assert "rows" in shown(stages_table(kept), 120)
+    assert "rows" in shown(stages_table(kept, MEASURES["accuracy"]), 120)
     line = summary_line(found)
     assert "average accuracy at the end 79.9" in line
     assert "forgetting (best minus last) +0.2" in line
@@ -110,8 +108,10 @@ def test_history_stages_and_summary_of_a_model():
 def test_replies_are_shown_as_perplexities():
     found = history(2, score=0.1)
     assert "perplexity at the end 10.0" in summary_line(found, "reply")
-    assert "10.00" in shown(stages_table(found, "reply"), 120)
-    assert "perplexity" in matrix_title("reply")
+    assert "10.00" in shown(stages_table(found, MEASURES["perplexity"]), 120)
+    table = matrix_table(found.matrix, MEASURES["perplexity"])
+    assert "perplexity" in table.title
+    assert str(table.rows[0][1]) == "10.00"
     assert "perplexity 2.00" in str(stage_line(stage("a"), "reply"))
     measure = MEASURES["perplexity"]
     assert measure.text(0.0) == "inf"

@@ -54,7 +54,7 @@ def adapt(
     from memgrow.data.remembered import note_test_files, test_files
     from memgrow.evaluation.model_tables import verdict_of
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tensorboard
-    from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
+    from memgrow.evaluation.tables import matrix_table, measure_of_task, summary_line
     from memgrow.methods import find_method
     from memgrow.nn.device import allow_tf32, find_device
     from memgrow.storage.folder import hold
@@ -118,7 +118,7 @@ def adapt(
             notice(f"the test files could not be noted ({error.strerror}): give them with --watch next time")
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
-        console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
+        console.print(matrix_table(learner.history.matrix, measure_of_task(learner.task)))
         if (verdict := verdict_of(learner)).lost:
             say_verdict(verdict)
         say(summary_line(learner.history, learner.task))

@@ -117,7 +117,7 @@ def compare(
         for method in comparison.order:
             matrix = comparison.mean_matrix(method)
             if len(matrix.rows) > 1:
-                console.print(matrix_table(matrix, f"{method}: {comparison.measure.axis}", comparison.measure.digits))
+                console.print(matrix_table(matrix, comparison.measure, method))
         content = {
             "domains": sizes,
             "seeds": list(numbers),

@@ -43,7 +43,7 @@ def inspect(
     from memgrow.data.rows import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import attention_by_bank, unknown_words
-    from memgrow.evaluation.tables import in_bytes, matrix_table, matrix_title, summary_line
+    from memgrow.evaluation.tables import in_bytes, matrix_table, measure_of_task, summary_line
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
 
@@ -70,8 +70,9 @@ def inspect(
         write_json({**about_it, "verdict": asdict(verdict), "versions": sizes, "reading": read}, indent=1)
         return
     console.print(tables.about_table(learner))
-    console.print(tables.stages_table(learner.history, learner.task, versions))
-    console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
+    measure = measure_of_task(learner.task)
+    console.print(tables.stages_table(learner.history, measure, versions))
+    console.print(matrix_table(learner.history.matrix, measure))
     say_verdict(verdict)
     say(summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
@@ -91,7 +92,7 @@ def undo(
 
     Example: memgrow undo model/
     """
-    from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
+    from memgrow.evaluation.tables import matrix_table, measure_of_task, summary_line
     from memgrow.storage import versions
 
     done = versions.undo(model, to)
@@ -103,7 +104,7 @@ def undo(
     say(f"Taken back and removed from {model}: {', '.join(taken) or 'a damaged version'}.")
     domains = " and ".join(done.history.stages[-1].learned)
     say(f"It is as it was after stage {len(done.history.stages)}, {domains} (digest {done.digest}):")
-    console.print(matrix_table(done.history.matrix, matrix_title(done.task)))
+    console.print(matrix_table(done.history.matrix, measure_of_task(done.task)))
     say(summary_line(done.history, done.task))
     further = " and ".join(map(str, done.further))
     say(f"You can go back further, to stage {further}." if further else "No earlier version is kept.")

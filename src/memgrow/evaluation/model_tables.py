@@ -21,7 +21,6 @@ from memgrow.evaluation.tables import (
     Table,
     domain_scores,
     duration,
-    growth,
     in_bytes,
     measure_of_task,
     numbers,
@@ -190,11 +189,9 @@ def level_of(lost: float | None, measure: Measure) -> Level:
 # Stages
 
 
-def stages_table(
-    history: History, task: str | None = None, versions: Sequence[SavedVersion] = (), *, full: bool = False
-) -> Table:
-    """The stages of a model; `full`: as the report shows them, else with the size of each version that is kept."""
-    measure, matrix = measure_of_task(task), history.matrix
+def stages_table(history: History, measure: Measure, versions: Sequence[SavedVersion] = ()) -> Table:
+    """The stages of a model, with the size of each version that is kept."""
+    matrix = history.matrix
     kept = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
     rows: list[dict[str, str]] = []
     for number, stage in enumerate(history.stages, 1):
@@ -204,27 +201,19 @@ def stages_table(
             "domain": "+".join(stage.learned),
             "method": stage.method,
             "date": (stage.date or MISSING)[:DAY],
-            "grew": growth(stage.grew),
             "examples": f"{stage.examples:,}",
-            "epochs": f"{stage.best_epoch}/{stage.epochs}",
+            "time": duration(stage.seconds),
             "valid.": measure.text(stage.validation, unit=False),
             "test": measure.text(fmean(tested) if tested else None, unit=False),
-            "forgot": percent(AccuracyMatrix(matrix.rows[:number]).forgetting(), sign=True),
-            "parameters": f"{stage.parameters:,}",
-            "time": duration(stage.seconds),
+            "forgot": measure.lost_text(measure.forgetting(AccuracyMatrix(matrix.rows[:number]))),
             "rows": str(rows_kept(stage) or MISSING),
             "on disk": kept.get(number, MISSING),
         }
         rows.append(figures)
-    left_out = {"on disk", "test"} if full else {"grew", "epochs", "parameters", "time"}
-    if not full and len({stage.method for stage in history.stages}) < 2:
-        left_out.add("method")
-    if task == REPLY:
-        left_out.add("forgot")
-    left_out |= {name for name in ("rows", "on disk") if all(row[name] == MISSING for row in rows)}
+    left_out = {name for name in ("rows", "on disk") if all(row[name] == MISSING for row in rows)}
+    left_out |= {"method"} if len({stage.method for stage in history.stages}) < 2 else set()
     names = [name for name in (rows or [{}])[0] if name not in left_out]
-    texts = {"domain": True, "method": True, "date": False, "grew": True}  # whether they wrap
-    columns = [Column(name, wrap=texts[name]) if name in texts else numbers(name)[0] for name in names]
+    columns = [Column(name) if name in ("domain", "method") else numbers(name)[0] for name in names]
     return Table(None, columns, [[row[name] for name in names] for row in rows])
 
 

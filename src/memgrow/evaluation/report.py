@@ -37,9 +37,8 @@ from memgrow.evaluation.tables import (
     Measure,
     Table,
     confusion_table,
-    domain_scores,
+    losses_table,
     measure_of_task,
-    numbers,
     replies_table,
     scores_table,
 )
@@ -234,17 +233,12 @@ def _dots(comparison: Comparison) -> Iterator[tuple[str, tuple[float, float, dic
 
 
 def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
-    matrix, measure = report.matrix, report.measure
-    lost = ((name, measure.lost_text(measure.lost_of(matrix, name))) for name in matrix.learned_at())
-    tests = {name: f"{count:,}" for name, count in report.test_examples.items()}
-    rows = [
-        (name, *map(measure.text, domain_scores(matrix, name)), text, tests.get(name, MISSING)) for name, text in lost
-    ]
-    yield "domains", Table(None, ["domain", *numbers("when learned", "best", "now", "lost", "test rows")], rows)
+    matrix = report.matrix
+    yield "domains", losses_table(matrix, report.measure, matrix.learned_at(), report.test_examples)
     if report.comparison is not None and len(report.comparison.results) > 1:
         yield "methods", compared_table(report.comparison, len(report.seeds))
     if report.history is not None and report.history.stages:
-        yield "stages", stages_table(report.history, "reply" if report.measure.is_perplexity else None, full=True)
+        yield "stages", stages_table(report.history, report.measure)
     seeds = listed(map(str, report.seeds))
     used = {**_used_settings(report), "versions": {"seeds": seeds, "memgrow": __version__, "torch": torch.__version__}}
     yield "settings", {title: Table(None, ["setting", "value"], list(values.items())) for title, values in used.items()}
