@@ -5,9 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import console, notice, progress_console, say, say_verdict, split_names, write_json
@@ -21,29 +19,24 @@ if TYPE_CHECKING:
     from memgrow.models.hub import EncoderFiles
 
 
+METHOD_HELP = "How to learn a new domain: see memgrow methods."
+WATCH_HELP = "Test examples of an earlier domain, or its name in the data; evaluated after each domain."
+GATE_HELP = "Keep no domain that costs a watched one more than this."
+
+
 @opt.grouped
 def adapt(
     model: opt.Model,
     data: opt.Files,
     settings: opt.SettingOptions,
     rows: opt.TrainingDataOptions,
-    method: Annotated[
-        str | None,
-        opt.setting("How to learn a new domain: see memgrow methods.", metavar="NAME", autocompletion=opt.method_names),
-    ] = None,
-    watch: Annotated[
-        list[Path] | None,
-        opt.file_option("Test examples of an earlier domain, or its name in the data; evaluated after each domain."),
-    ] = None,
-    max_forgetting: Annotated[
-        float | None, opt.setting("Keep no domain that costs a watched one more than this.", metavar="POINTS")
-    ] = None,
-    keep_versions: Annotated[int | None, opt.setting("Earlier versions to keep for undo [3].")] = None,
-    tensorboard: Annotated[
-        Path | None, opt.file_option("Log the training to TensorBoard here.", opt.SETTINGS, "FOLDER")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Learn data again that was learned before.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait while another process changes the model.")] = False,
+    method: str | None = opt.setting(METHOD_HELP, metavar="NAME", autocompletion=opt.method_names),
+    watch: list[Path] | None = opt.file_option(WATCH_HELP),
+    max_forgetting: float | None = opt.setting(GATE_HELP, metavar="POINTS"),
+    keep_versions: int | None = opt.setting("Earlier versions to keep for undo [3]."),
+    tensorboard: Path | None = opt.file_option("Log the training to TensorBoard here.", opt.SETTINGS, "FOLDER"),
+    again: bool = opt.option("Learn data again that was learned before.", "--again", default=False),
+    wait: bool = opt.option("Wait while another process changes the model.", "--wait", default=False),
     as_json: opt.AsJson = False,
 ) -> None:
     """Learn domains one after another, in a new or an existing model. Run again to resume.

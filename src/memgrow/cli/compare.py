@@ -1,9 +1,9 @@
 """`memgrow compare`, `demo` and `report`: methods side by side, and a page about a comparison or a model."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     from memgrow.training.settings import Defaults
 
 Given = Annotated[list[str], opt.argument("STREAM", "A corpus, a folder, or files: a domain each.")]
-Methods = Annotated[
-    str | None,
-    typer.Option(metavar="A,B,C", help="Methods; finetune and multi-task are always added.", show_default=opt.COMPARED),
-]
-Seeds = Annotated[int, typer.Option(metavar="N", help="Number of runs of each method.", min=1)]
-On = Annotated[
-    str, typer.Option(metavar="WHERE", help="local, ray, or the address of a Ray cluster (ray://HOST:PORT).")
-]
-Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures and report.")]
+Data = Annotated[list[Path] | None, opt.argument("DATA", "Of a model: files of its domains, to test it on.")]
+METHODS_HELP = "Methods; finetune and multi-task are always added."
+ON_HELP = "local, ray, or the address of a Ray cluster (ray://HOST:PORT)."
+METHOD_HELP = "For a comparison: the method to report on [the best]."
+seeds_option = partial(opt.option, "Number of runs of each method.", metavar="N", min=1)
+out_option = partial(opt.option, "Folder for figures and report.", metavar="FOLDER")
+REAL_HELP = "Real sentences and MiniLM, which are fetched: about five minutes."
 DEMO_NEXT = "Next: memgrow adapt model/ YOUR.jsonl"
 REAL_ROWS = 160  # of each split, at most
 REPORT = "report.html"
@@ -49,11 +46,11 @@ def compare(
     stream: Given,
     settings: opt.SettingOptions,
     rows: opt.TrainingDataOptions,
-    methods: Methods = None,
-    seeds: Seeds = 3,
-    out: Out = Path("memgrow-compare"),
-    workers: Workers = None,
-    on: On = opt.LOCAL,
+    methods: str | None = opt.option(METHODS_HELP, metavar="A,B,C", show_default=opt.COMPARED),
+    seeds: int = seeds_option(default=3),
+    out: Path = out_option(default="memgrow-compare"),
+    workers: int | None = opt.option("Processes on this machine.", metavar="N", min=1),
+    on: str = opt.option(ON_HELP, default=opt.LOCAL, metavar="WHERE"),
     as_json: opt.AsJson = False,
 ) -> None:
     """Compare methods on your own domains: accuracy, forgetting, size, time; for replies BLEU-2 and perplexity.
@@ -174,14 +171,12 @@ def _show(comparison: "Comparison", seeds: int, content: dict[str, Any], results
 
 
 def demo(
-    methods: Annotated[str | None, typer.Option(metavar="A,B,C", help="Methods.", show_default=opt.DEMO)] = None,
-    real: Annotated[
-        bool, typer.Option("--real", help="Real sentences and MiniLM, which are fetched: about five minutes.")
-    ] = False,
-    seeds: Seeds = 1,
-    seed: Annotated[int, opt.setting("Random seed.")] = 0,
-    out: Out = Path("memgrow-demo"),
-    device: opt.Device = "auto",
+    methods: str | None = opt.option("Methods.", metavar="A,B,C", show_default=opt.DEMO),
+    real: bool = opt.option(REAL_HELP, "--real", default=False),
+    seeds: int = seeds_option(default=1),
+    seed: int = opt.setting("Random seed.", default=0),
+    out: Path = out_option(default="memgrow-demo"),
+    device: str = opt.DEVICE,
     as_json: opt.AsJson = False,
 ) -> None:
     """Four domains in turn: what fine-tuning forgets, what memgrow keeps, and an update that is refused.
@@ -249,15 +244,10 @@ def _real_settings() -> "Settings":
 def report(
     what: Annotated[Path, opt.argument("RUN_OR_MODEL", "A model's folder, or what compare or demo has written.")],
     rows: opt.DataOptions,
-    data: Annotated[
-        list[Path] | None,
-        opt.argument("DATA", "Of a model: files of its domains, to test it on."),
-    ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(REPORT),
-    method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For a comparison: the method to report on [the best].")
-    ] = None,
-    device: opt.Device = "auto",
+    data: Data = None,
+    out: Path = opt.option("The page.", "-o", "--out", default=REPORT, metavar="FILE"),
+    method: str | None = opt.option(METHOD_HELP, metavar="NAME"),
+    device: str = opt.DEVICE,
     as_json: opt.AsJson = False,
 ) -> None:
     """Write an HTML report: what each domain gained, what was forgotten, and what it cost.

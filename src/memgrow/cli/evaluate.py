@@ -3,10 +3,7 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import (
@@ -27,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class LabelOptions:
-    by_label: Annotated[
-        bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
-    ] = False
-    calibration: Annotated[bool, typer.Option("--calibration", help="Show calibration in detail.")] = False
+    by_label: bool = opt.option(
+        "Precision, recall and F1 of each label, and the confusion matrix.", "--by-label", default=False
+    )
+    calibration: bool = opt.option("Show calibration in detail.", "--calibration", default=False)
 
 
 @opt.grouped
@@ -39,8 +36,8 @@ def evaluate(
     data: opt.Files,
     rows: opt.DataOptions,
     shown: LabelOptions,
-    beam: opt.Beam = 1,
-    device: opt.Device = "auto",
+    beam: int = opt.BEAM,
+    device: str = opt.DEVICE,
     as_json: opt.AsJson = False,
 ) -> None:
     """Accuracy, majority-class baseline, F1 and calibration error on test files; for replies, BLEU-2 and perplexity.
@@ -73,27 +70,22 @@ def evaluate(
 
 def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, as_json: bool) -> None:
     from memgrow.evaluation import tables
-    from memgrow.evaluation.calibration import reliability
-    from memgrow.evaluation.metrics import confusion_of
+    from memgrow.evaluation.model_tables import score_labels
 
-    outputs = {domain.name: learner.logits(domain, calibrated=True) for domain in stream}
-    scores = {name: reliability(*one) for name, one in outputs.items()}
-    uncalibrated = {one.name: reliability(*learner.logits(one)) for one in stream if shown.calibration}
-    confusions = {name: confusion_of(learner.labels or (), *one) for name, one in outputs.items()}
-    told = learner.accuracy_with_domain(stream)
+    found = score_labels(learner, stream, shown.calibration)
     if not as_json:
-        console.print(tables.scores_table(scores, uncalibrated, confusions, told))
-        for name, confusion in confusions.items() if shown.by_label else ():
+        console.print(found.table())
+        for name, confusion in found.confusions.items() if shown.by_label else ():
             console.print(tables.labels_table(name, confusion), tables.confusion_table(name, confusion))
         return
     figures: dict[str, Any] = {}
-    for name, one in scores.items():
-        details: dict[str, Any] = confusions[name].to_json() if shown.by_label else {}
+    for name, one in found.scores.items():
+        details: dict[str, Any] = found.confusions[name].to_json() if shown.by_label else {}
         if shown.calibration:
-            temperature = learner.calibration.temperature
-            details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
-        if name in told:
-            details["accuracy_for_domain"] = told[name]
+            temperature, before = learner.calibration.temperature, found.uncalibrated[name].ece
+            details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": before}
+        if name in found.given:
+            details["accuracy_for_domain"] = found.given[name]
         figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
     write_json(figures)
 
@@ -102,12 +94,10 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
 def drift(
     model: opt.Model,
     rows: opt.FileOptions,
-    file: Annotated[
-        Path | None, opt.argument("TEXTS", "JSONL, CSV, TSV or Parquet file of texts; default: standard input.")
-    ] = None,
-    window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = opt.WINDOW,
-    alpha: Annotated[float, typer.Option(metavar="SHARE", help="False alarm rate per window.")] = opt.ALPHA,
-    device: opt.Device = "auto",
+    file: opt.TextFile = None,
+    window: int = opt.option("Texts that are tested together.", default=opt.WINDOW, metavar="N"),
+    alpha: float = opt.option("False alarm rate per window.", default=opt.ALPHA, metavar="SHARE"),
+    device: str = opt.DEVICE,
     as_json: opt.AsJson = False,
 ) -> None:
     """Test whether unlabeled texts have drifted from what the model has learned.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, opt.argument("NAME", "The domain.")]
 File = Annotated[Path, opt.argument("FILE", "The domain's file.")]
+VERIFY_HELP = "Only check that every file is as it was written, and that it loads."
+MAX_TEXT = 60  # letters of a text above what it reads
 DAMAGED = 1  # exit code
 EXPORTS = {
     "onnx": "{output}/memgrow-export.json describes inputs and outputs.",
@@ -27,11 +29,9 @@ EXPORTS = {
 def inspect(
     model: opt.Model,
     texts: opt.Texts = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Only check that every file is as it was written, and that it loads.")
-    ] = False,
+    verify: bool = opt.option(VERIFY_HELP, "--verify", default=False),
     as_json: opt.AsJson = False,
-    device: opt.Device = "auto",
+    device: str = opt.DEVICE,
 ) -> None:
     """What a model has learned, which versions are kept, and which domains' slots and entries a text reads.
 
@@ -43,7 +43,7 @@ def inspect(
     from memgrow.data.rows import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import attention_by_bank, unknown_words
-    from memgrow.evaluation.tables import in_bytes, matrix_table, measure_of_task, summary_line
+    from memgrow.evaluation.tables import in_bytes, matrix_table, measure_of_task, shortened, summary_line
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
 
@@ -78,14 +78,14 @@ def inspect(
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
     say(f"Digest: {versions[0].digest}.")
     for example in examples:
-        console.print(tables.reading_table(learner, example))
+        say(shortened(" | ".join(example.texts), MAX_TEXT), "bold")
+        for line in tables.reading_lines(learner, example):
+            say(line)
 
 
 def undo(
     model: opt.Model,
-    to: Annotated[
-        int | None, typer.Option(metavar="STAGE", help="Go back to after this stage: see memgrow inspect.", min=1)
-    ] = None,
+    to: int | None = opt.option("Go back to after this stage: see memgrow inspect.", metavar="STAGE", min=1),
     as_json: opt.AsJson = False,
 ) -> None:
     """Take back the domain that a model learned last.

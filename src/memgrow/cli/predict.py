@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
-
-import typer
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import (
@@ -38,16 +36,12 @@ def predict(
     model: opt.Model,
     rows: opt.FileOptions,
     texts: opt.Texts = None,
-    file: Annotated[Path | None, opt.file_option("JSONL, CSV, TSV or Parquet file of texts.", None)] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a .jsonl or .csv file.")
-    ] = None,
-    for_domain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Texts are of this domain: predict its labels only.")
-    ] = None,
-    beam: opt.Beam = 1,
-    device: opt.Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines (the default).")] = False,
+    file: Path | None = opt.file_option("JSONL, CSV, TSV or Parquet file of texts.", None),
+    output: Path | None = opt.option("Write to a .jsonl or .csv file.", "--output", "-o", metavar="FILE"),
+    for_domain: str | None = opt.option("Texts are of this domain: predict its labels only.", metavar="NAME"),
+    beam: int = opt.BEAM,
+    device: str = opt.DEVICE,
+    as_json: bool = opt.option("JSON lines (the default).", "--json", default=False),
 ) -> None:
     """Label texts, or reply to them, from arguments, a file or standard input.
 

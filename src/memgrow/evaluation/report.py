@@ -28,8 +28,8 @@ from memgrow.evaluation.comparison import (
 )
 from memgrow.evaluation.demo import comparison_of
 from memgrow.evaluation.history import AccuracyMatrix, History
-from memgrow.evaluation.metrics import Confusion, confusion_of
-from memgrow.evaluation.model_tables import Verdict, judge, level_of, stages_table
+from memgrow.evaluation.metrics import Confusion
+from memgrow.evaluation.model_tables import Verdict, judge, level_of, score_labels, stages_table
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.evaluation.tables import (
     MAX_LABELS,
@@ -40,7 +40,6 @@ from memgrow.evaluation.tables import (
     losses_table,
     measure_of_task,
     replies_table,
-    scores_table,
 )
 from memgrow.learner import Learner
 from memgrow.methods import find_method
@@ -103,14 +102,13 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
     """A model and its history; with `data`, its scores on these test examples."""
     history, tested = learner.history, [domain for domain in data if domain.test]
     learner.trained()
-    scores, confusions = None, dict[str, Confusion]()
+    scores: Table | None = None
+    confusions: Mapping[str, Confusion] = {}
     if tested and learner.task == REPLY:
         scores = replies_table({domain.name: evaluate_replies(learner, domain) for domain in tested})
     elif tested:
-        confusions = {one.name: confusion_of(learner.labels or (), *learner.logits(one)) for one in tested}
-        uncalibrated = {domain.name: learner.reliability(domain, temperature=1.0) for domain in tested}
-        found = {domain.name: learner.reliability(domain) for domain in tested}
-        scores = scores_table(found, uncalibrated, given=learner.accuracy_with_domain(tested))
+        found = score_labels(learner, tested, calibration=True)
+        scores, confusions = found.table(), found.confusions
     return Report(
         name,
         learner.method.name,

@@ -15,7 +15,6 @@ from memgrow.errors import counted, listed
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage, perplexity_of
 
 if TYPE_CHECKING:
-    from memgrow.evaluation.calibration import Reliability
     from memgrow.evaluation.metrics import Confusion
     from memgrow.evaluation.replies import ReplyFigures
 
@@ -214,31 +213,6 @@ def losses_table(
 
 MAX_LABELS = 8  # of a confusion matrix in a terminal
 MISTAKES = 10  # shown instead for more labels
-
-
-def scores_table(
-    scores: Mapping[str, "Reliability"],
-    uncalibrated: Mapping[str, "Reliability"] | None = None,
-    confusions: Mapping[str, "Confusion"] | None = None,
-    given: Mapping[str, float] | None = None,
-) -> Table:
-    """Accuracy (also where the domain is `given`) and calibration error; `uncalibrated`: more of calibration."""
-    columns = {
-        "examples": {name: f"{one.examples:,}" for name, one in scores.items()},
-        "accuracy, %": {name: percent(one.accuracy) for name, one in scores.items()},
-    }
-    if given:
-        columns["domain given, %"] = {name: percent(given.get(name)) for name in scores}
-    if confusions and not uncalibrated:
-        columns["baseline, %"] = {name: percent(one.baseline) for name, one in confusions.items()}
-        columns["macro F1, %"] = {name: percent(one.macro_f1) for name, one in confusions.items()}
-    columns["ECE, %"] = {name: percent(one.ece) for name, one in scores.items()}
-    if uncalibrated:
-        columns["at temperature 1"] = {name: percent(one.ece) for name, one in uncalibrated.items()}
-        columns["confidence, %"] = {name: percent(one.confidence) for name, one in scores.items()}
-        columns["NLL"] = {name: f"{one.nll:.3f}" for name, one in scores.items()}
-    rows = [(name, *(column[name] for column in columns.values())) for name in scores]
-    return Table(None, ["domain", *numbers(*columns)], rows)
 
 
 def replies_table(figures: Mapping[str, "ReplyFigures"]) -> Table:
