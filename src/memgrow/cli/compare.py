@@ -91,8 +91,8 @@ def compare(
     used = _settings(asked, usual, vectors)
     say(sizes_line(used.model, used.training, len(loaded[0].train)), "dim")
     sizes = {domain.name: {part: len(getattr(domain, part)) for part in PARTS} for domain in loaded}
-    total = (f"{sum(one[part] for one in sizes.values()):,} {part}" for part in PARTS)
-    say(f"{' → '.join(loaded.names)}: {', '.join(total)} examples".replace("train,", "training,"))
+    train, validation, test = (sum(one[part] for one in sizes.values()) for part in PARTS)
+    say(f"{' → '.join(loaded.names)}: {train:,} training, {validation:,} validation, {test:,} test examples")
     if not is_dialogue and not is_installed():
         notice(INSTALL_SKLEARN)
     numbers = range(asked.seed or 0, (asked.seed or 0) + seeds)
