@@ -268,7 +268,8 @@ def sentiment_methods() -> str:
 
 def compare_command(found: Json) -> str:
     names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task", BAG, BAG_ALL))
-    return f"`memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment`"
+    words = f"--methods {names} --seeds {len(found['seeds'])} --out results/sentiment"
+    return f"`memgrow compare sentiment {words}` of version 0.2"
 
 
 def demo_command() -> str:

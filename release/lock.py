@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("arrow", "encoders", "plots", "serve")
+EXTRAS = ("arrow", "serve")
 TORCH = "https://download.pytorch.org/whl/cpu/torch-{}%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl"
 COMMENT = """\
 # All packages that memgrow runs with (extras {extras}), by hash: Python 3.11, Linux, x86-64, CPU.

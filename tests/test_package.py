@@ -29,7 +29,7 @@ learner.save(sys.argv[1])
 again = memgrow.Learner.load(sys.argv[1], device="cpu")
 assert again.predict([("a", "b")]) == learner.predict([("a", "b")])
 """
-ABSENT = ["click", "datasets", "fastapi", "huggingface_hub", "jinja2", "matplotlib", "onnx", "pandas", "pyarrow"]
+ABSENT = ["click", "datasets", "fastapi", "huggingface_hub", "matplotlib", "onnx", "pandas", "pyarrow"]
 ABSENT += ["pydantic", "ray", "rich", "scipy", "sklearn", "starlette", "tokenizers", "transformers", "typer", "yaml"]
 
 

@@ -20,7 +20,7 @@ def new_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise SettingsError("pictures need matplotlib: install it with `pip install 'memgrow[plots]'`") from error
+        raise SettingsError("pictures need matplotlib: install it with `pip install matplotlib`") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

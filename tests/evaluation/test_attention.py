@@ -8,7 +8,6 @@ from memgrow.data import Example
 from memgrow.evaluation.attention import (
     read_reply,
     read_words,
-    reply_attention,
 )
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
@@ -56,4 +55,3 @@ def test_a_reply_is_read_together_with_its_message(responder):
     assert " ".join(one.word for one in reading.words if one.text == 0) == message.text
     assert " ".join(one.word for one in reading.words if one.text == 1) == answer.text
     assert [sum(one.shares) for one in reading.words] == pytest.approx([1] * len(reading.words))
-    assert sum(reply_attention(learner, message.text, answer).values()) == pytest.approx(1)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.evaluation.comparison import Comparison, RunResult, keeps_rows, sees_old_data
-from memgrow.evaluation.comparison_tables import compared_table, verdict
-from memgrow.evaluation.demo import Demo
+from memgrow.evaluation.comparison import Comparison, RunResult, compared_table, keeps_rows, sees_old_data, verdict
+from memgrow.evaluation.demo import comparison_of
 from memgrow.evaluation.history import AccuracyMatrix
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -89,5 +88,4 @@ def test_committed_results_are_read():
     assert len(found.order) == len(value["methods"])
     assert found.summary["finetune+vocab"]["average"].mean == value["methods"]["F+V"]["average"]["mean"]
     assert verdict(found)
-    demo = Demo.from_json(json.loads((RESULTS / "demo" / "demo.json").read_text()))
-    assert demo.comparison.results
+    assert comparison_of(json.loads((RESULTS / "demo" / "demo.json").read_text())).results

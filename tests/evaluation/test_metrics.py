@@ -2,20 +2,13 @@
 
 import math
 import sys
-from math import comb
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memgrow.evaluation.metrics import (
-    Confusion,
-    compare_counts,
-    mcnemar,
-    paired_over_seeds,
-    side_by_side,
-)
+from memgrow.evaluation.metrics import Confusion, paired_over_seeds
 
 SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=10)
 
@@ -43,23 +36,6 @@ def test_labels_that_do_not_occur_are_left_out():
     assert list(found.by_label()) == ["a", "c"]
     assert found.macro_f1 == pytest.approx(2 / 3)
     assert (found.baseline, found.most_frequent) == (pytest.approx(2 / 3), "a")
-
-
-@pytest.mark.parametrize(("first", "second"), [(0, 0), (1, 0), (7, 2), (30, 30), (400, 330)])
-def test_mcnemar_is_the_exact_binomial_test(first, second):
-    tosses = first + second
-    one_side = sum(comb(tosses, heads) for heads in range(min(first, second) + 1)) / 2**tosses
-    assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(min(1.0, 2 * one_side))
-
-
-def test_two_models_are_compared_by_the_examples_that_one_alone_gets_right():
-    found = side_by_side([True, True, False, True], [True, False, False, False])
-    assert (found.examples, found.only_first, found.only_second, found.difference) == (4, 2, 0, 0.5)
-    assert found.low < found.difference < found.high
-    rng, gain, examples = np.random.default_rng(0), 0.05, 80
-    drawn = rng.multinomial(examples, (0.15, 0.15 - gain, 0.7 + gain), size=2000)
-    covered = [(one := compare_counts(examples, a, b)).low <= gain <= one.high for a, b, _ in drawn]
-    assert 0.93 <= np.mean(covered) <= 0.98
 
 
 def test_a_pair_of_methods_is_compared_as_by_hand():

@@ -1,7 +1,5 @@
 """The report: what it says, that it is one safe page, and that it renders for every kind of run."""
 
-import sys
-import xml.etree.ElementTree as ET
 from dataclasses import asdict
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -12,20 +10,17 @@ import pytest
 
 from memgrow import Learner
 from memgrow.data import Domain, Stream
-from memgrow.errors import DataError, SettingsError
-from memgrow.evaluation import plots
+from memgrow.errors import DataError
 from memgrow.evaluation.comparison import Comparison, RunResult
 from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.evaluation.model_tables import judge
 from memgrow.evaluation.report import (
-    figures_of,
     find_results,
     plotted_domains,
     read_results,
     render,
     report_of_comparison,
     report_of_model,
-    save_plots,
 )
 from memgrow.evaluation.tables import MEASURES
 from research.common.dialogues import synthetic_dialogue
@@ -168,32 +163,21 @@ def test_a_model_is_one_page_without_scripts_or_texts(model):
     assert not {"img", "link", "iframe", "image"} & set(page.tags), "plots are vectors"
     assert NASTY in page.text
     assert "http://" not in source.replace("http://www.w3.org", "")
-    for title in ("after each stage", "Scores on the given data", "Stages"):
+    for title in ("after each stage", "Scores on the given data", "labels (rows) and predictions", "Stages"):
         assert title in page.text
     assert "2026-01-31" in page.text
     assert "details" in page.tags
     assert not [one.text for domain in domains for one in domain.test if len(one.text) > 20 and one.text in source]
 
 
-def test_the_ids_of_plots_do_not_clash(model):
-    figures = dict(figures_of(report_of_model(model[0], "model", tuple(model[1]))))
-    clips = [set(), set()]
-    for found, name in zip(clips, ("matrix", "confusion"), strict=True):
-        for element in ET.fromstring(plots.to_svg(figures[name], name)).iter("{http://www.w3.org/2000/svg}clipPath"):
-            found.add(element.get("id"))
-    assert clips[1]
-    assert not clips[0] & clips[1]
-
-
 @pytest.mark.parametrize("folder", ["sentiment", "demo"])
-def test_committed_results_have_a_page_and_plots(folder, tmp_path):
+def test_committed_results_have_a_page_with_a_dot_for_each_run(folder):
     found = read_results(find_results(RESULTS / folder))
-    page = Page(render(found, NOW))
-    assert "Methods compared" in page.text
-    assert found.method in page.text
-    written = {path.name for path in save_plots(found, tmp_path)}
-    assert {"matrix.png", "matrix.svg", "methods.png", "methods.svg"} <= written
-    assert all((tmp_path / name).stat().st_size > 2000 for name in written)
+    source = render(found, NOW)
+    assert "Methods compared" in Page(source).text
+    assert found.method in Page(source).text
+    (dots, _) = source.split('<svg class="dots"')[1:]
+    assert dots.count('r="4"') == sum(map(len, found.comparison.results.values()))
 
 
 def test_replies_have_pages_too(short):
@@ -219,8 +203,9 @@ def test_many_domains_have_a_table_and_the_slopes_that_fell_most():
     report = report_of_comparison(Comparison({"F": {0: RunResult(found, 10, 1.0)}}), "runs", {})
     assert len(plotted_domains(report)) == 12
     assert "d3" in plotted_domains(report)
-    assert "matrix" not in dict(figures_of(report))
-    assert "d39" in Page(render(report, NOW)).text
+    page = Page(render(report, NOW))
+    assert "d39" in page.text
+    assert "Framed" not in page.text
 
 
 @pytest.mark.parametrize(
@@ -240,13 +225,3 @@ def test_other_files_are_refused(tmp_path, content):
     (tmp_path / "compare.json").write_bytes(content)
     with pytest.raises(DataError):
         read_results(find_results(tmp_path))
-
-
-@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
-def test_without_a_package_the_extra_is_named(monkeypatch, package):
-    report = report_of_comparison(Comparison({"F": {0: RunResult(STREAM, 10, 1.0)}}), "runs", {})
-    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(SettingsError, match=r"memgrow\[plots\]"):
-        render(report, NOW)

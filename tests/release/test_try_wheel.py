@@ -19,4 +19,4 @@ def test_the_readmes_commands_are_run_in_their_order_and_its_python_twice(tmp_pa
     codes = [command[-1] for command in done if "-c" in command]
     assert [codes.count(code) for code in codes if "Learner" in code or "MemoryLSTM" in code] == [2, 2, 2, 2]
     installed = [command[-1] for command in done if "pip" in command]
-    assert installed == ["memgrow-1.whl", "memgrow-1.whl[plots,serve]"]
+    assert installed == ["memgrow-1.whl", "memgrow-1.whl[serve]"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memgrow import Learner, undo
-from memgrow.cli.domain import remove
+from memgrow.cli.model import remove_domain
 from memgrow.data import disk
 from memgrow.errors import ModelError
 from memgrow.storage.checkpoint import find_faults
@@ -118,17 +118,17 @@ def test_a_killed_removal_of_a_domain_leaves_the_model_with_it_or_without(domain
     learner, (first, *rest) = Learner.create("F+V+R", model=SMALL, training=SHORT, device="cpu"), domains.names
     learner.learn(domains, folder=tmp_path / "old")
     seen = []
-    for folder in each_kill(lambda folder: remove(folder, first), tmp_path / "old", tmp_path):
+    for folder in each_kill(lambda folder: remove_domain(folder, first), tmp_path / "old", tmp_path):
         assert not find_faults(folder)
         names = load(folder).history.domains
         assert names in ((first, *rest), (*rest,))
         seen.append(len(names))
         if len(names) == 3:
             assert [one.number for one in list_versions(folder)] == [3, 2, 1]
-            remove(folder, first)
+            remove_domain(folder, first)
         else:
             with pytest.raises(ModelError, match="no domain"):
-                remove(folder, first)
+                remove_domain(folder, first)
         assert load(folder).history.domains == (*rest,)
         assert len(list((folder / "versions").iterdir())) == len(list_versions(folder)) == 1, "nothing of it is left"
     assert set(seen) == {2, 3}

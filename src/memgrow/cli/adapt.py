@@ -5,9 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import console, notice, progress_console, say, say_verdict, set_quiet, split_names, write_json
@@ -18,8 +16,12 @@ if TYPE_CHECKING:
     from memgrow.evaluation.history import Stage
     from memgrow.evaluation.progress_bars import Tracking, TrainingBar
     from memgrow.learner import Learner
-    from memgrow.models import ModelSettings
     from memgrow.models.hub import EncoderFiles
+
+
+METHOD_HELP = "How to learn a new domain: see memgrow methods."
+WATCH_HELP = "Test examples of an earlier domain, or its name in the data; evaluated after each domain."
+GATE_HELP = "Keep no domain that costs a watched one more than this."
 
 
 @opt.grouped
@@ -28,23 +30,13 @@ def adapt(
     data: opt.Files,
     settings: opt.SettingOptions,
     rows: opt.TrainingDataOptions,
-    method: Annotated[
-        str | None,
-        opt.setting("How to learn a new domain: see memgrow methods.", metavar="NAME", autocompletion=opt.method_names),
-    ] = None,
-    watch: Annotated[
-        list[Path] | None,
-        opt.file_option("Test examples of an earlier domain, or its name in the data; evaluated after each domain."),
-    ] = None,
-    max_forgetting: Annotated[
-        float | None, opt.setting("Keep no domain that costs a watched one more than this.", metavar="POINTS")
-    ] = None,
-    keep_versions: Annotated[int | None, opt.setting("Earlier versions to keep for undo [3].")] = None,
-    tensorboard: Annotated[
-        Path | None, opt.file_option("Log the training to TensorBoard here.", opt.SETTINGS, "FOLDER")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Learn data again that was learned before.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait while another process changes the model.")] = False,
+    method: str | None = opt.setting(METHOD_HELP, metavar="NAME", autocompletion=opt.method_names),
+    watch: list[Path] | None = opt.file_option(WATCH_HELP),
+    max_forgetting: float | None = opt.setting(GATE_HELP, metavar="POINTS"),
+    keep_versions: int | None = opt.setting("Earlier versions to keep for undo [3]."),
+    tensorboard: Path | None = opt.file_option("Log the training to TensorBoard here.", opt.SETTINGS, "FOLDER"),
+    again: bool = opt.option("Learn data again that was learned before.", "--again", default=False),
+    wait: bool = opt.option("Wait while another process changes the model.", "--wait", default=False),
     as_json: opt.AsJson = False,
 ) -> None:
     """Learn domains one after another, in a new or an existing model. Run again to resume.
@@ -54,9 +46,11 @@ def adapt(
     from memgrow.data import Loaded, Stream, load_for_evaluation
     from memgrow.data.remembered import note_test_files
     from memgrow.evaluation.model_tables import verdict_of
-    from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
-    from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
+    from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tensorboard
+    from memgrow.evaluation.tables import matrix_table, measure_of_task, summary_line
+    from memgrow.methods import find_method
     from memgrow.nn import distributed
+    from memgrow.nn.device import allow_tf32, find_device
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
     from memgrow.training.settings import sizes_line
@@ -66,14 +60,17 @@ def adapt(
         set_quiet(True)
         tensorboard = None
     if tensorboard is not None:
-        check_tracker("tensorboard")
+        check_tensorboard()
     check_keep_versions(keep_versions)
     if max_forgetting is not None and not max_forgetting >= 0:
         raise SettingsError(f"--max-forgetting must be 0 or more points, not {max_forgetting:g}")
     is_new_model = is_new(model)
     with hold(model, *((inf, notice) if wait else ())):
         # Quick checks come first: a long file need not be read for a misspelled method.
-        changes, method = check_settings(settings, method)
+        changes = settings.changes()
+        allow_tf32(find_device(settings.device))
+        if (method := method or changes.method) is not None:
+            method = find_method(method).name
         learner = None if is_new_model else open_model(model, settings, changes, method)
         chosen, (watch_files, watch_names) = split_names(rows.domains), _files_and_names(watch or ())
         names = chosen and list(dict.fromkeys([*chosen, *watch_names]))
@@ -93,10 +90,10 @@ def adapt(
         notice(*loaded.notices, *watched.notices)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.config = replace(learner.config, vectors=None)
-        tracker = find_tracker("tensorboard", tensorboard, model.resolve().name) if tensorboard else None
+        log = tensorboard and tensorboard / model.resolve().name
         if tensorboard is not None:
             notice(f"To watch it: tensorboard --logdir {shlex.quote(str(tensorboard))}")
-        with TrainingBar(progress_console()) as bar, Tracking(tracker, bar) as tracked:
+        with TrainingBar(progress_console()) as bar, Tracking(bar, log) as tracked:
             stages = _learn(
                 learner,
                 stream,
@@ -119,7 +116,7 @@ def adapt(
             notice(f"the test files could not be noted ({error.strerror}): give them with --watch next time")
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
-        console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
+        console.print(matrix_table(learner.history.matrix, measure_of_task(learner.task)))
         if (verdict := verdict_of(learner)).lost:
             say_verdict(verdict)
         say(summary_line(learner.history, learner.task))
@@ -155,17 +152,6 @@ def _learn(
     return stages
 
 
-def check_settings(settings: opt.SettingOptions, method: str | None) -> tuple[opt.SettingChanges, str | None]:
-    """What --set, --recipe and --encoder change, and the method by its full name."""
-    from memgrow.methods import find_method
-    from memgrow.nn.device import allow_tf32, find_device
-
-    changes = settings.changes()
-    allow_tf32(find_device(settings.device))
-    method = method or changes.method
-    return changes, method and find_method(method).name
-
-
 def is_new(folder: Path) -> bool:
     """Whether a model can be created here; an error if something else is in the way."""
     from memgrow.storage.folder import MANIFEST, foreign_names
@@ -192,8 +178,7 @@ def create_model(
     usual = changes.defaults(settings.device, methods=[method], replies=replies, vectors=settings.vectors_file)
     model = changes.model(usual.model, settings.vectors_file)
     find_method(method or usual.method).check(model)
-    check_stage(stream[:1], None, None)  # before an encoder is fetched
-    fetch_encoder(model)
+    check_stage(stream[:1], None, None)  # before `create` fetches an encoder
     return Learner.create(
         method or usual.method,
         task=REPLY if replies else None,
@@ -203,22 +188,6 @@ def create_model(
         seed=changes.seed or 0,
         device=settings.device,
     )
-
-
-def fetch_encoder(settings: "ModelSettings") -> None:
-    """Fetch the encoder of a new model if it is one that memgrow knows and is not on this machine yet."""
-    from memgrow.models import PretrainedSettings
-    from memgrow.models.hub import KNOWN, fetch_if_missing
-
-    if not isinstance(settings, PretrainedSettings) or (known := KNOWN.get(settings.encoder)) is None:
-        return
-
-    def fetch() -> None:
-        from memgrow.cli.fetch import get_encoder
-
-        notice(*get_encoder(known))
-
-    fetch_if_missing(known, fetch)
 
 
 def open_model(

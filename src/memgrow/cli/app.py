@@ -22,16 +22,13 @@ from memgrow import __version__
 from memgrow.errors import ForgettingError, MemgrowError, SettingsError, counted, interruption, json_text, printable
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from memgrow.data import Example
     from memgrow.evaluation.model_tables import Verdict
     from memgrow.learner import Learner
 
 
-EXTRAS = {"plots": "matplotlib", "serve": "fastapi", "sklearn": "sklearn", "stats": "scipy", "arrow": "pyarrow"}
+EXTRAS = {"serve": "fastapi", "sklearn": "sklearn", "stats": "scipy", "arrow": "pyarrow"}
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
-PICTURES = ("png", "svg", "pdf")  # formats by the ends of names
 PIPED = ConsoleDimensions(10_000, 25)  # size of what is no terminal
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 
@@ -114,29 +111,6 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def picture_format(path: Path) -> str:
-    """The format of a picture, as the name of its file says."""
-    name = path.suffix.lower().removeprefix(".")
-    if name not in PICTURES:
-        raise SettingsError(f"{path} must end with .{', .'.join(PICTURES)}, which says the format of the picture")
-    return name
-
-
-def save_picture(path: Path, draw: "Callable[[], Figure]", named: bool = True) -> None:
-    """Write a plot and say where it is; without matplotlib, say so. `named`: the user named the file."""
-    from memgrow.data.disk import atomic_open, open_output
-    from memgrow.evaluation.plots import save_figure
-
-    try:
-        figure = draw()
-        with (open_output if named else atomic_open)(path) as file:
-            save_figure(figure, file, picture_format(path))
-    except SettingsError as error:
-        note_to_stderr(f"There is no picture: {error}")
-    else:
-        say(f"The picture is {path}.")
-
-
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
     from memgrow.data.rows import in_chunks
 
@@ -170,6 +144,7 @@ REMOVED_COMMANDS = {
     "prune": "slots are no longer pruned; train a model with fewer slots (--set slots=N)",
     "export-domain": "use memgrow domain export MODEL NAME FILE",
     "import-domain": "use memgrow domain import MODEL FILE",
+    "chat": "memgrow predict MODEL answers each line of standard input",
     "paper": "run python -m research.paper in a checkout of the repository",
     "theorem": "run python -m research.theorem in a checkout of the repository",
 }
@@ -184,6 +159,9 @@ REMOVED_OPTIONS = {
     "--track-to": "use --tensorboard FOLDER",
     "--comparison": "memgrow report FOLDER makes a page of a comparison",
     "--format": "predict -o FILE.csv writes CSV",
+    "--plot": "memgrow report MODEL DATA shows the confusion matrices",
+    "--plots": "the report is one page, which a browser can print; compare.json has the figures",
+    "--against": "write the answers of both models with predict -o; McNemar's test compares them",
     "--max-inputs": "a request has at most 256 inputs",
     "--max-characters": "a text has at most 20,000 characters",
 }
@@ -234,21 +212,11 @@ class Application(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            _discard_output()
-            ctx.exit(BROKEN_PIPE)
-        except KeyboardInterrupt as stopped:
-            ctx.exit(_report_stop(stopped, ctx.invoked_subcommand))
-        except (ImportError, SystemError) as error:  # Ctrl-C during an import may arrive as one of these
-            if (interrupted := interruption(error)) is None:
+        except (Exception, KeyboardInterrupt) as error:
+            if (code := report(error, ctx.invoked_subcommand)) is None:
                 raise
-            ctx.exit(_report_stop(interrupted, ctx.invoked_subcommand))
-        except (MemgrowError, OSError, MemoryError, RuntimeError) as error:
-            if (sentence := explain(error)) is None:
-                raise
-            complain(sentence)
             _discard_output()
-            ctx.exit(FORGOT if isinstance(error, ForgettingError) else USER_ERROR)
+            ctx.exit(code)
 
 
 app = typer.Typer(
@@ -298,7 +266,7 @@ def main() -> None:
 
 
 def run(app: Callable[..., None], name: str) -> None:
-    """Run the application; Ctrl-C and SIGTERM end it with a sentence."""
+    """Run the application; Ctrl-C and SIGTERM end it with a sentence, also before and after its command."""
     streams = sys.stdout, sys.stderr
     warnings.showwarning = _show_warning
     try:
@@ -309,31 +277,51 @@ def run(app: Callable[..., None], name: str) -> None:
     except BaseException as end:
         sys.stdout, sys.stderr = streams  # typer may have replaced them
         _ignore_signals()
-        failed = _flush_output()
-        if (stopped := interruption(end)) and getattr(end, "code", None) not in (INTERRUPTED, TERMINATED):
-            sys.exit(_report_stop(stopped, next(iter(sys.argv[1:]), None)))
+        code = getattr(end, "code", None)
+        if code not in (INTERRUPTED, TERMINATED) and (stopped := interruption(end)):
+            sys.exit(report(stopped, next(iter(sys.argv[1:]), None)))
         if isinstance(end.__context__, BrokenPipeError):
-            sys.exit(BROKEN_PIPE)
-        if failed is not None and isinstance(end, SystemExit) and not end.code:
-            sys.exit(failed)
-        raise
+            code = BROKEN_PIPE
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError as error:
+            code = code or report(error)
+        _discard_output()
+        if not isinstance(end, SystemExit):
+            raise
+        sys.exit(code)
 
 
-def explain(error: Exception) -> str | None:
-    """A sentence for an error that the user can fix; None for an internal one, which needs its traceback."""
+def report(error: BaseException, command: str | None = None) -> int | None:
+    """Say what an error means to the user; returns the exit code, or None for an error that needs its traceback."""
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    if (stopped := interruption(error)) is not None:  # of an import, it may arrive as another error
+        _ignore_signals()
+        resumes = "; run the same command again to resume" if command in RESUMABLE else ""
+        complain(f"stopped; what was saved before is unchanged{resumes}")
+        return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
     if isinstance(error, MemgrowError):
-        return str(error)
-    if isinstance(error, OSError):
+        complain(str(error))
+    elif isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
-        return f"{what}{error.strerror or error}; check that it can be read and written"
-    from memgrow.nn.device import is_out_of_memory
-
-    smaller = "out of memory: use a smaller batch, hidden, slots or max_words (--set)"
-    return smaller if is_out_of_memory(error) else None
+        complain(f"{what}{error.strerror or error}; check that it can be read and written")
+    elif "torch" in sys.modules and _is_out_of_memory(error):
+        complain("out of memory: use a smaller batch, hidden, slots or max_words (--set)")
+    else:
+        return None
+    return FORGOT if isinstance(error, ForgettingError) else USER_ERROR
 
 
 def complain(sentence: str) -> None:
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    from memgrow.nn.device import is_out_of_memory
+
+    return is_out_of_memory(error)
 
 
 def _show_warning(
@@ -352,29 +340,6 @@ def _ignore_signals() -> None:
     if signal.getsignal(signal.SIGTERM) is _terminate:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-
-
-def _report_stop(stopped: KeyboardInterrupt, command: str | None) -> int:
-    """Say that a command was stopped; returns its exit code."""
-    _ignore_signals()
-    resumes = "; run the same command again to resume" if command in RESUMABLE else ""
-    complain(f"stopped; what was saved before is unchanged{resumes}")
-    return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
-
-
-def _flush_output() -> int | None:
-    """Write what is left; returns an exit code if that fails."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
-        return BROKEN_PIPE
-    except OSError as error:
-        complain(explain(error) or str(error))
-        _discard_output()
-        return USER_ERROR
-    return None
 
 
 def _discard_output() -> None:

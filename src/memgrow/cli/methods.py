@@ -1,16 +1,45 @@
-"""What `memgrow methods` prints."""
+"""`memgrow methods`: the methods and additions to them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from memgrow.cli import options as opt
+from memgrow.cli.app import console, write_json
 from memgrow.errors import SettingsError
-from memgrow.evaluation.tables import Column, Table
-from memgrow.methods import ADDITIONS, METHODS, RECOMMENDED_FOR_REPLIES, MethodSettings, MethodSpec, find_method
-from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.settings import defaults_for
+
+if TYPE_CHECKING:
+    from memgrow.methods import MethodSpec
+
+
+def methods(as_json: opt.AsJson = False) -> None:
+    """List the methods, the defaults first.
+
+    Example: memgrow methods
+    """
+    from memgrow.evaluation.tables import Column, Table
+
+    known = list_methods()
+    if as_json:
+        write_json(known, 1)
+        return
+    rows = []
+    for one in known["methods"]:
+        about = f"{one['default']}: {one['about']}" if one["default"] else one["about"]
+        rows.append((one["name"], one["forgets"], one["encoder"], about))
+    title = "forgets: if a new domain contradicts earlier ones, or has new labels"
+    columns = [*(Column(name, wrap=False) for name in ("method", "forgets", "encoder")), Column("what it does")]
+    defaults = sum(one["default"] is not None for one in known["methods"])
+    console.print(Table(title, columns, rows, lines_above=[defaults]))
+    additions = [(one["name"], one["letter"], one["encoder"], one["about"]) for one in known["letters"]]
+    header = ["addition", "letter", "encoder", "what it does"]
+    console.print(Table("additions to a method, as in finetune+vocab+average or F+V+A", header, additions))
 
 
 def list_methods() -> dict[str, Any]:
     """Methods and letters as JSON, the defaults first."""
+    from memgrow.methods import ADDITIONS, METHODS, RECOMMENDED_FOR_REPLIES, MethodSettings, find_method
+    from memgrow.models import ModelSettings, PretrainedSettings
+    from memgrow.training.settings import defaults_for
+
     plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
     defaults = {
         tuned.method: "the default",
@@ -46,15 +75,17 @@ def list_methods() -> dict[str, Any]:
     }
 
 
-def _forgets(method: MethodSpec) -> str:
+def _forgets(method: "MethodSpec") -> str:
     """How much of earlier domains is forgotten where a new one contradicts them, or has other labels."""
     if method.keeps_labels or method.joint:
         return "hardly"
     return "all" if method.reinit else "less" if method.parts else "much"
 
 
-def _with_encoder(method: MethodSpec) -> str:
+def _with_encoder(method: "MethodSpec") -> str:
     """Whether a method works with a pretrained encoder: yes, no, or only with one."""
+    from memgrow.models import ModelSettings, PretrainedSettings
+
     works = []
     for settings in (PretrainedSettings(slots=1), ModelSettings()):
         try:
@@ -63,19 +94,3 @@ def _with_encoder(method: MethodSpec) -> str:
         except SettingsError:
             works.append(False)
     return "no" if not works[0] else "yes" if works[1] else "only"
-
-
-def methods_table(known: dict[str, Any]) -> Table:
-    columns = [*(Column(name, wrap=False) for name in ("method", "forgets", "encoder")), Column("what it does")]
-    rows = []
-    for one in known["methods"]:
-        about = f"{one['default']}: {one['about']}" if one["default"] else one["about"]
-        rows.append((one["name"], one["forgets"], one["encoder"], about))
-    title = "forgets: if a new domain contradicts earlier ones, or has new labels"
-    return Table(title, columns, rows, lines_above=[sum(one["default"] is not None for one in known["methods"])])
-
-
-def letters_table(known: dict[str, Any]) -> Table:
-    columns = [Column("addition"), Column("letter"), Column("encoder"), Column("what it does")]
-    rows = [(one["name"], one["letter"], one["encoder"], one["about"]) for one in known["letters"]]
-    return Table("additions to a method, as in finetune+vocab+average or F+V+A", columns, rows)

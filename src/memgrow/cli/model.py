@@ -1,15 +1,24 @@
-"""`memgrow inspect`, `undo`, `export` and `methods`."""
+"""`memgrow inspect`, `undo`, `export` and `domain`: what a model has learned, and its parts."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import console, progress_console, say, say_verdict, write_json, write_line
-from memgrow.errors import ModelError, SettingsError, counted, json_text, printable
+from memgrow.cli.app import console, progress_console, say, say_verdict, write_json
+from memgrow.errors import ModelError, SettingsError, counted, printable
 
+if TYPE_CHECKING:
+    from memgrow.learner import Learner
+
+Name = Annotated[str, opt.argument("NAME", "The domain.")]
+File = Annotated[Path, opt.argument("FILE", "The domain's file.")]
+VERIFY_HELP = "Only check that every file is as it was written, and that it loads."
+MAX_TEXT = 60  # letters of a text above what it reads
 DAMAGED = 1  # exit code
 EXPORTS = {
     "onnx": "{output}/memgrow-export.json describes inputs and outputs.",
@@ -20,11 +29,9 @@ EXPORTS = {
 def inspect(
     model: opt.Model,
     texts: opt.Texts = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Only check that every file is as it was written, and that it loads.")
-    ] = False,
+    verify: bool = opt.option(VERIFY_HELP, "--verify", default=False),
     as_json: opt.AsJson = False,
-    device: opt.Device = "auto",
+    device: str = opt.DEVICE,
 ) -> None:
     """What a model has learned, which versions are kept, and which domains' slots and entries a text reads.
 
@@ -36,7 +43,7 @@ def inspect(
     from memgrow.data.rows import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import attention_by_bank, unknown_words
-    from memgrow.evaluation.tables import in_bytes, matrix_table, matrix_title, summary_line
+    from memgrow.evaluation.tables import in_bytes, matrix_table, measure_of_task, shortened, summary_line
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
 
@@ -63,28 +70,29 @@ def inspect(
         write_json({**about_it, "verdict": asdict(verdict), "versions": sizes, "reading": read}, indent=1)
         return
     console.print(tables.about_table(learner))
-    console.print(tables.stages_table(learner.history, learner.task, versions))
-    console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
+    measure = measure_of_task(learner.task)
+    console.print(tables.stages_table(learner.history, measure, versions))
+    console.print(matrix_table(learner.history.matrix, measure))
     say_verdict(verdict)
     say(summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
     say(f"Digest: {versions[0].digest}.")
     for example in examples:
-        console.print(tables.reading_table(learner, example))
+        say(shortened(" | ".join(example.texts), MAX_TEXT), "bold")
+        for line in tables.reading_lines(learner, example):
+            say(line)
 
 
 def undo(
     model: opt.Model,
-    to: Annotated[
-        int | None, typer.Option(metavar="STAGE", help="Go back to after this stage: see memgrow inspect.", min=1)
-    ] = None,
+    to: int | None = opt.option("Go back to after this stage: see memgrow inspect.", metavar="STAGE", min=1),
     as_json: opt.AsJson = False,
 ) -> None:
     """Take back the domain that a model learned last.
 
     Example: memgrow undo model/
     """
-    from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
+    from memgrow.evaluation.tables import matrix_table, measure_of_task, summary_line
     from memgrow.storage import versions
 
     done = versions.undo(model, to)
@@ -96,7 +104,7 @@ def undo(
     say(f"Taken back and removed from {model}: {', '.join(taken) or 'a damaged version'}.")
     domains = " and ".join(done.history.stages[-1].learned)
     say(f"It is as it was after stage {len(done.history.stages)}, {domains} (digest {done.digest}):")
-    console.print(matrix_table(done.history.matrix, matrix_title(done.task)))
+    console.print(matrix_table(done.history.matrix, measure_of_task(done.task)))
     say(summary_line(done.history, done.task))
     further = " and ".join(map(str, done.further))
     say(f"You can go back further, to stage {further}." if further else "No earlier version is kept.")
@@ -150,15 +158,71 @@ def export(
     say(EXPORTS[to].format(output=output), "dim", soft_wrap=True)
 
 
-def methods(as_json: opt.AsJson = False) -> None:
-    """List the methods, the defaults first.
+# Domains of a domain memory
 
-    Example: memgrow methods
+
+@contextmanager
+def _changing(model: Path) -> "Iterator[Learner]":
+    """A model that is saved afterwards, in place of the versions that it is no later version of."""
+    from memgrow.learner import Learner
+    from memgrow.storage.folder import ModelFolder, hold
+    from memgrow.training.progress import ResumeFolder
+
+    ModelFolder.read(model)
+    with hold(model):
+        learner = Learner.load(model, "cpu")
+        resume = ResumeFolder(model, len(learner.history.stages), {}, 0)
+        resume.clear_ended()
+        if resume.is_unfinished:
+            raise ModelError(f"{model} has an unfinished adaptation: run it again, or remove {resume.folder}")
+        yield learner
+        learner.save(model, overwrite=True)
+
+
+def export_domain(model: opt.Model, name: Name, file: File, as_json: opt.AsJson = False) -> None:
+    """Write an independent domain as a file, for other models with the same encoder.
+
+    Example: memgrow domain export model/ books books.safetensors
     """
-    from memgrow.cli.methods import letters_table, list_methods, methods_table
+    from memgrow.data.disk import check_output
+    from memgrow.evaluation.tables import in_bytes
+    from memgrow.learner import Learner
 
-    known = list_methods()
+    check_output(file)
+    Learner.load(model, "cpu").export_domain(name, file)
     if as_json:
-        write_line(json_text(known, 1))
-        return
-    console.print(methods_table(known), letters_table(known))
+        write_json({"domain": name, "file": str(file), "bytes": file.stat().st_size})
+    say(f"{file} has the domain {name} ({in_bytes(file.stat().st_size)}).", soft_wrap=True)
+
+
+def import_domain(model: opt.Model, file: File, as_json: opt.AsJson = False) -> None:
+    """Take in a domain that a model with the same encoder exported.
+
+    Example: memgrow domain import model/ books.safetensors
+    """
+    with _changing(model) as learner:
+        name = learner.import_domain(file)
+    if as_json:
+        write_json({"domain": name, "domains": learner.history.domains})
+    say(f"{model} has learned {name} from {file}.", soft_wrap=True)
+
+
+def remove_domain(model: opt.Model, name: Name, as_json: opt.AsJson = False) -> None:
+    """Remove a domain, with its labels and statistics. Earlier versions that have it are removed, too.
+
+    Example: memgrow domain remove model/ books
+    """
+    with _changing(model) as learner:
+        memory = learner.classifier().memory
+        learner.remove_domain(name)
+    leaves_traces = memory is None or not memory.independent
+    if as_json:
+        write_json({"domain": name, "domains": learner.history.domains, "leaves_traces": leaves_traces})
+    say(f"Removed from {model}: {name}.", soft_wrap=True)
+    if not leaves_traces:
+        say("Nothing of it is left: the model is one that never saw it.")
+    else:
+        say("Traces of it remain in the weights of later domains: only independent domains leave none.")
+
+
+DOMAIN: dict[str, Callable[..., None]] = {"export": export_domain, "import": import_domain, "remove": remove_domain}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memgrow.training.settings import Defaults
 
 DATA, SETTINGS = "Data", "Settings"
+ENCODER_HELP = "Encoder of a new model: lstm, gru or rnn, or a pretrained one by name, folder or hub name."
 VECTORS_HELP = "GloVe or word2vec vectors (text) for new words; none: no vectors."
 NO_VECTORS = "none"  # in place of a file: no vectors, not even those of earlier domains
 
@@ -49,24 +50,21 @@ def method_names() -> list[str]:
     return METHODS.split(",")
 
 
-def in_panel(panel: str | None, help: str, *names: str, metavar: str | None = None, **named: Any) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **named)
+def option(help: str, *names: str, default: Any = None, panel: str | None = None, **named: Any) -> Any:
+    """An option as the default of a parameter."""
+    return typer.Option(default, *names, help=help, rich_help_panel=panel, **named)
 
 
-def data_option(help: str, *names: str, metavar: str | None = "COLUMN") -> Any:
-    return in_panel(DATA, help, *names, metavar=metavar)
+def data_option(help: str, *names: str, metavar: str = "COLUMN") -> Any:
+    return option(help, *names, panel=DATA, metavar=metavar)
 
 
 def file_option(help: str, panel: str | None = DATA, metavar: str = "FILE") -> Any:
-    return in_panel(panel, help, metavar=metavar, readable=False)
+    return option(help, panel=panel, metavar=metavar, readable=False)
 
 
 def setting(help: str, *names: str, metavar: str = "N", **named: Any) -> Any:
-    return in_panel(SETTINGS, help, *names, metavar=metavar, **named)
-
-
-def limit(help: str, metavar: str = "N") -> Any:
-    return in_panel("Limits", help, metavar=metavar, min=1)
+    return option(help, *names, panel=SETTINGS, metavar=metavar, **named)
 
 
 def argument(metavar: str, help: str) -> Any:
@@ -76,9 +74,11 @@ def argument(metavar: str, help: str) -> Any:
 Model = Annotated[Path, argument("MODEL", "Folder of the model.")]
 Files = Annotated[list[Path], argument("DATA", "JSONL, CSV or TSV, plain or .gz, or Parquet; one domain each.")]
 Texts = Annotated[list[str] | None, argument("TEXT", "Texts; two for each prediction of a pair model.")]
-Device = Annotated[str, setting("auto, cpu or cuda.", "--device", metavar="DEVICE")]
-Seed = Annotated[int | None, setting("Random seed.")]
-Beam = Annotated[int, typer.Option("--beam", metavar="N", help="Beam size, for replies.", min=1)]
+DEVICE: str = setting("auto, cpu or cuda.", "--device", metavar="DEVICE", default="auto")
+BEAM: int = option("Beam size, for replies.", "--beam", default=1, metavar="N", min=1)
+TextFile = Annotated[
+    Path | None, argument("TEXTS", "JSONL, CSV, TSV or Parquet file of texts; default: standard input.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -86,11 +86,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 class FileOptions:
     """How a file of texts is read."""
 
-    text: Annotated[str | None, data_option("Column of the text, or of the first of two.")] = None
-    pair: Annotated[str | None, data_option("Column of the second text.")] = None
-    encoding: Annotated[
-        str | None, data_option("Encoding of files that are not UTF-8.", "--encoding", metavar="NAME")
-    ] = None
+    text: str | None = data_option("Column of the text, or of the first of two.")
+    pair: str | None = data_option("Column of the second text.")
+    encoding: str | None = data_option("Encoding of files that are not UTF-8.", "--encoding", metavar="NAME")
 
     def columns(self) -> "Columns":
         from memgrow.data import Columns
@@ -102,15 +100,14 @@ class FileOptions:
 class DataOptions(FileOptions):
     """How files of labeled examples are read."""
 
-    label: Annotated[str | None, data_option("Column of the label.")] = None
-    reply: Annotated[str | None, data_option("Column of the reply.", "--reply")] = None
-    by: Annotated[str | None, data_option("Column that names the domain of a row.")] = None
-    domains: Annotated[str | None, data_option("With --by: which domains, in this order.", metavar="A,B,C")] = None
-    split_column: Annotated[str | None, data_option("Column with train, validation or test.")] = None
-    map_label: Annotated[
-        list[str] | None,
-        data_option("Rename a label; OLD=- leaves its rows out.", "--map-label", metavar="OLD=NEW"),
-    ] = None
+    label: str | None = data_option("Column of the label.")
+    reply: str | None = data_option("Column of the reply.", "--reply")
+    by: str | None = data_option("Column that names the domain of a row.")
+    domains: str | None = data_option("With --by: which domains, in this order.", metavar="A,B,C")
+    split_column: str | None = data_option("Column with train, validation or test.")
+    map_label: list[str] | None = data_option(
+        "Rename a label; OLD=- leaves its rows out.", "--map-label", metavar="OLD=NEW"
+    )
 
     def columns(self, group: str | None = None) -> "Columns":
         return replace(
@@ -134,10 +131,10 @@ class DataOptions(FileOptions):
 class TrainingDataOptions(DataOptions):
     """How files are split into training, validation and test examples."""
 
-    group: Annotated[str | None, data_option("Column whose equal values stay in one split.")] = None
-    validation: Annotated[list[Path] | None, file_option("Validation examples.")] = None
-    test: Annotated[list[Path] | None, file_option("Test examples.")] = None
-    limit: Annotated[int | None, data_option("Examples of each split, at most.", metavar="N")] = None
+    group: str | None = data_option("Column whose equal values stay in one split.")
+    validation: list[Path] | None = file_option("Validation examples.")
+    test: list[Path] | None = file_option("Test examples.")
+    limit: int | None = data_option("Examples of each split, at most.", metavar="N")
 
     def load(self, paths: list[Path], domains: list[str] | None) -> "Loaded":
         from memgrow.data import load_stream
@@ -156,24 +153,13 @@ class TrainingDataOptions(DataOptions):
 class SettingOptions:
     """The settings of a model and its training."""
 
-    encoder: Annotated[
-        str | None,
-        setting(
-            "Encoder of a new model: lstm, gru or rnn, or a pretrained one by name, folder or hub name.",
-            metavar="NAME",
-            show_default="minilm",
-        ),
-    ] = None
-    vectors: Annotated[Path | None, file_option(VECTORS_HELP, SETTINGS)] = None
-    recipe: Annotated[Path | None, file_option("Settings: a YAML file, or small, small-dialogue, demo.", SETTINGS)] = (
-        None
-    )
-    set_: Annotated[
-        list[str] | None, setting("One setting, such as hidden=64 or epochs=5.", "--set", metavar="NAME=VALUE")
-    ] = None
-    seed: Seed = None
-    device: Device = "auto"
-    threads: Annotated[int | None, setting("CPU threads; default: 1 for small models.", min=1)] = None
+    encoder: str | None = setting(ENCODER_HELP, metavar="NAME", show_default="minilm")
+    vectors: Path | None = file_option(VECTORS_HELP, SETTINGS)
+    recipe: Path | None = file_option("Settings: a YAML file, or small, small-dialogue, demo.", SETTINGS)
+    set_: list[str] | None = setting("One setting, such as hidden=64 or epochs=5.", "--set", metavar="NAME=VALUE")
+    seed: int | None = setting("Random seed.")
+    device: str = DEVICE
+    threads: int | None = setting("CPU threads; default: 1 for small models.", min=1)
 
     def changes(self) -> "SettingChanges":
         """What --recipe, --set, --encoder and --seed change."""
@@ -254,17 +240,13 @@ class SettingChanges:
         """The settings `base` with the changes of that section."""
         from memgrow.models.base import RECURRENT_ONLY
 
-        changes, pretrained = self.sections.get(name, {}), getattr(base, "is_pretrained", False)
-        if unknown := changes.keys() - _types(type(base)).keys():
-            raise SettingsError(
-                f"{listed(sorted(unknown))} is for pretrained encoders, and this is a recurrent network: leave it out, "
-                "or start a new model"
-            )
-        if pretrained and (unfit := changes.keys() & {*RECURRENT_ONLY, "cell"}):
-            raise SettingsError(
-                f"{listed(sorted(unfit))} is for recurrent networks, and this is the encoder {base.encoder}: "
-                "leave it out, or start a new model with --encoder lstm"
-            )
+        changes, known = self.sections.get(name, {}), {*_types(type(base))}
+        what, other = "a recurrent network", "minilm"
+        if getattr(base, "is_pretrained", False):
+            what, other, known = f"the encoder {base.encoder}", "lstm", known - {*RECURRENT_ONLY, "cell"}
+        if unfit := changes.keys() - known:
+            advice = f"leave it out, or start a new model, for example with --encoder {other}"
+            raise SettingsError(f"{listed(sorted(unfit))} is not a setting of {what}: {advice}")
         return replace(base, **changes)
 
     def model(self, base: Any, vectors: Path | None) -> Any:

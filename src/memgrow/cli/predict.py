@@ -1,14 +1,12 @@
-"""`memgrow predict` and `chat`: labels for texts, or replies to them."""
+"""`memgrow predict`: labels for texts, or replies to them."""
 
 import csv
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-from rich.text import Text
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memgrow.cli import options as opt
 from memgrow.cli.app import (
@@ -17,13 +15,10 @@ from memgrow.cli.app import (
     note_cut_texts,
     note_to_stderr,
     notes,
-    say,
     standard_input,
-    standard_output,
     write_json,
-    write_line,
 )
-from memgrow.errors import DataError, ModelError, SettingsError, counted, json_text, listed, printable
+from memgrow.errors import DataError, SettingsError, counted, json_text, listed
 
 if TYPE_CHECKING:
     from memgrow.data import Example
@@ -33,6 +28,7 @@ if TYPE_CHECKING:
 CHUNK = 1024  # texts that are predicted together: a pipe or a file of any length takes little memory
 DIGITS = 4  # of probabilities in a terminal
 OUTPUT_NAMES = ("texts", "label", "probability", "probabilities", "reply", "ended")
+Write = Callable[["Input", Mapping[str, Any]], object]  # a row with its prediction
 
 
 @opt.grouped
@@ -40,16 +36,12 @@ def predict(
     model: opt.Model,
     rows: opt.FileOptions,
     texts: opt.Texts = None,
-    file: Annotated[Path | None, opt.file_option("JSONL, CSV, TSV or Parquet file of texts.", None)] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a .jsonl or .csv file.")
-    ] = None,
-    for_domain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Texts are of this domain: predict its labels only.")
-    ] = None,
-    beam: opt.Beam = 1,
-    device: opt.Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines (the default).")] = False,
+    file: Path | None = opt.file_option("JSONL, CSV, TSV or Parquet file of texts.", None),
+    output: Path | None = opt.option("Write to a .jsonl or .csv file.", "--output", "-o", metavar="FILE"),
+    for_domain: str | None = opt.option("Texts are of this domain: predict its labels only.", metavar="NAME"),
+    beam: int = opt.BEAM,
+    device: str = opt.DEVICE,
+    as_json: bool = opt.option("JSON lines (the default).", "--json", default=False),
 ) -> None:
     """Label texts, or reply to them, from arguments, a file or standard input.
 
@@ -59,7 +51,7 @@ def predict(
     Example: memgrow predict model/ "a quiet, moving book"
     """
     from memgrow.data.batches import SOME, UnknownWords
-    from memgrow.data.disk import check_output, finite
+    from memgrow.data.disk import check_output
     from memgrow.data.files import line_chunks
     from memgrow.data.rows import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
     from memgrow.evaluation.progress_bars import ProgressBar
@@ -87,17 +79,13 @@ def predict(
     with _output(output) as write, ProgressBar(notes) if output else nullcontext() as bar:
         # A terminal has a reader, who needs no seventeen digits; files, pipes and --json have what the model gave.
         digits = DIGITS if output is None and console.is_terminal and not as_json else None
-        table = CsvLines(write) if output and output.suffix.lower() == ".csv" else None
         for chunk in chunks:
             examples = [one.example for one in chunk]
             cut += count_cut_texts(examples, learner)
             if done < SOME:
                 unknown += learner.count_unknown(examples)
             for one, prediction in zip(chunk, _predictions(learner, examples, beam, for_domain, digits), strict=True):
-                if table is not None:
-                    table.add(_csv_row(one, prediction), one.example.where)
-                else:
-                    write(json_text(finite(_json_row(one, prediction))))
+                write(one, prediction)
             done += len(chunk)
             if bar is None:
                 sys.stdout.flush()
@@ -108,54 +96,6 @@ def predict(
     note_cut_texts(cut, learner)
     if (sentence := unknown.sentence("these texts")) is not None:
         note_to_stderr(sentence)
-
-
-def chat(
-    model: opt.Model,
-    beam: opt.Beam = 1,
-    temperature: Annotated[
-        float | None, typer.Option(metavar="T", help="Sample with this temperature.", min=0.01)
-    ] = None,
-    max_words: Annotated[int, typer.Option(metavar="N", help="Longest reply.", min=1)] = 40,
-    seed: opt.Seed = 0,
-    device: opt.Device = "auto",
-    as_json: opt.AsJson = False,
-) -> None:
-    """Talk to a model that has learned replies, and see which domains' slots each reply reads.
-
-    Each line is a message of its own. An empty line or Ctrl-D ends.
-
-    Example: memgrow chat model/ --beam 5
-    """
-    from memgrow.data.files import decode_lines
-    from memgrow.evaluation.attention import reply_attention
-    from memgrow.evaluation.tables import percent
-    from memgrow.learner import Learner
-    from memgrow.models import REPLY
-
-    standard_output()
-    learner = Learner.load(model, device)
-    if learner.task != REPLY:
-        raise ModelError(f"{model} predicts labels: use memgrow predict")
-    messages = decode_lines(standard_input())
-    if sys.stdin.isatty():
-        note_to_stderr("Type a message a line; an empty line ends.")
-    for turn, (_, line) in enumerate(messages):
-        if not (message := line.strip()):
-            break
-        (reply,) = learner.reply(
-            [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
-        )
-        shares = reply_attention(learner, message, reply)
-        text = reply.text + ("" if reply.ended else " …")
-        if as_json:
-            write_json({"reply": reply.text, "ended": reply.ended, "reads": shares})
-        elif console.quiet:
-            write_line(printable(text))
-        sys.stdout.flush()
-        console.print(Text(text))
-        if shares:
-            say("   " + ", ".join(f"{name} {percent(share)}%" for name, share in shares.items()), "dim")
 
 
 def _predictions(
@@ -173,6 +113,39 @@ def _predictions(
         if digits is not None:
             shares = {label: round(share, digits) for label, share in shares.items()}
         yield {"label": one.label, "probabilities": shares}
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[Write]:
+    """Writes to standard output, or to a file that appears once all is written."""
+    if path is None:
+        yield lambda given, prediction: write_json(_json_row(given, prediction))
+        return
+    from memgrow.data.disk import finite, open_output
+
+    with open_output(path) as file:
+        if path.suffix.lower() == ".csv":
+            yield _csv_lines(file)
+        else:
+            yield lambda given, row: file.write(f"{json_text(finite(_json_row(given, row)))}\n".encode())
+
+
+def _csv_lines(file: BinaryIO) -> Write:
+    """Writes rows below a header, which is that of the first row."""
+    lines = SimpleNamespace(write=lambda line: file.write(line.encode(errors="backslashreplace")))
+    names: list[str] = []
+    table = csv.DictWriter(lines, names, lineterminator="\n")
+
+    def write(given: "Input", prediction: Mapping[str, Any]) -> None:
+        row = _csv_row(given, prediction)
+        if not names:
+            names.extend(row)
+            table.writeheader()
+        if unknown := [name for name in row if name not in names]:
+            raise DataError(f"{given.example.where}: the first row has no field {listed(unknown)}: write .jsonl")
+        table.writerow({name: one if isinstance(one, str | None) else json_text(one) for name, one in row.items()})
+
+    return write
 
 
 def _json_row(given: "Input", prediction: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,35 +172,3 @@ def _kept(fields: Mapping[str, Any], prediction: Mapping[str, Any]) -> dict[str,
             new = f"given_{new}"
         found[new] = value
     return found
-
-
-class CsvLines:
-    """Writes rows below a header, which is that of the first row."""
-
-    def __init__(self, write: Callable[[str], object]) -> None:
-        self.write = lambda line: write(line.encode(errors="backslashreplace").decode())
-        self._rows: csv.DictWriter[str] | None = None
-
-    def add(self, row: dict[str, Any], place: str) -> None:
-        if self._rows is None:
-            self._rows = csv.DictWriter(self, list(row), lineterminator="")
-            self._rows.writeheader()
-        if unknown := [name for name in row if name not in self._rows.fieldnames]:
-            raise DataError(f"{place}: the first row has no field {listed(unknown)}: write .jsonl")
-        self._rows.writerow({name: _cell(value) for name, value in row.items()})
-
-
-@contextmanager
-def _output(path: Path | None) -> Iterator[Callable[[str], object]]:
-    """Writes lines to standard output, or to a file that appears once all are written."""
-    if path is None:
-        yield write_line
-        return
-    from memgrow.data.disk import open_output
-
-    with open_output(path) as file:
-        yield lambda line: file.write(f"{line}\n".encode())
-
-
-def _cell(value: object) -> str:
-    return value or "" if value is None or isinstance(value, str) else json_text(value)

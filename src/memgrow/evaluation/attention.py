@@ -68,13 +68,6 @@ def attention_by_bank(learner: Learner, example: Example) -> list[dict[str, floa
     return found
 
 
-def reply_attention(learner: Learner, message: str, answer: Answer) -> dict[str, float]:
-    """How the attention of a message and its reply divides among the domains' slots."""
-    reading = read_reply(learner, Example(message), answer)
-    sums = [sum(shares) for shares in zip(*(word.shares for word in reading.words), strict=True)]
-    return {domain: amount / sum(sums) for domain, amount in zip(reading.domains, sums, strict=True)}
-
-
 def unknown_words(learner: Learner, example: Example) -> list[str]:
     """Words of a text that are not in the model's vocabulary; none for word pieces."""
     if learner.settings.is_pretrained:

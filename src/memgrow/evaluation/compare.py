@@ -183,20 +183,14 @@ def retraining_settings(training: TrainingSettings, stream: Stream) -> TrainingS
     return replace(training, patience=patience, epochs=2 * training.max_epochs)
 
 
-def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str, Any]:
-    """Whether retraining, by these settings, stopped before its last epoch; empty if every seed of it failed."""
-    if not (results := comparison.results.get(RETRAINING, {})):
-        return {}
+def not_converged(comparison: Comparison, training: TrainingSettings) -> str:
+    """A sentence if retraining, by these settings, still improved when a seed's epochs were over."""
     most, patience = training.max_epochs, training.patience_for(0)
-    stopped = [one.epochs < most or one.epochs - one.best_epoch >= patience for one in results.values()]
-    return {
-        "method": RETRAINING,
-        "converged": training.schedule != "constant" or all(stopped),
-        "best_epochs": {seed: one.best_epoch for seed, one in results.items()},
-        "epochs": {seed: one.epochs for seed, one in results.items()},
-        "patience": training.patience,
-        "epochs_at_most": most,
-    }
+    results = comparison.results.get(RETRAINING, {}).values()
+    improving = any(one.epochs >= most and one.epochs - one.best_epoch < patience for one in results)
+    if training.schedule != "constant" or not improving:
+        return ""
+    return f"{RETRAINING} had not converged after {most} epochs: --set epochs={most} gives it more"
 
 
 # One run

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from memgrow.data import Stream, synthetic_stream
+from memgrow.data import Stream
 from memgrow.errors import ForgettingError
 from memgrow.evaluation.compare import Settings, retraining_settings
 from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, RunResult
@@ -24,68 +23,33 @@ METHODS = (BASELINE, "finetune+vocab+memory", RETRAINING)
 MAX_FORGETTING = 5.0  # points, of the update that is refused
 
 
-@dataclass(frozen=True)
-class Demo:
-    """Histories by method and seed."""
-
-    histories: Mapping[str, Mapping[int, History]]
-    settings: Settings
-
-    @cached_property
-    def comparison(self) -> Comparison:
-        return Comparison(
-            {
-                method: {seed: RunResult.of_history(history) for seed, history in by_seed.items()}
-                for method, by_seed in self.histories.items()
-            }
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        seeds = list(next(iter(self.histories.values())))
-        settings = self.settings.to_json()
-        return {
-            "seeds": len(seeds),
-            "first_seed": seeds[0],
-            "settings": {"model": settings["model"], "training": settings["training"]},
-            "summary": {
-                method: {name: {"mean": figure.mean, "spread": figure.spread} for name, figure in figures.items()}
-                for method, figures in self.comparison.summary.items()
-            },
-            "runs": {
-                method: [history.to_json() for history in by_seed.values()]
-                for method, by_seed in self.histories.items()
-            },
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Demo":
-        first = value["first_seed"]
-        histories = {
-            find_method(method).name: {first + number: History.from_json(run) for number, run in enumerate(runs)}
-            for method, runs in value["runs"].items()
-        }
-        return cls(histories, Settings(MODEL, TRAINING))
-
-
 def run_demo(
+    streams: Callable[[int], Stream],
     methods: Iterable[str],
     seeds: range,
+    settings: Settings,
+    *,
     device: str,
     progress: Progress,
-    *,
-    streams: Callable[[int], Stream] | None = None,
-    settings: Settings | None = None,
-) -> Demo:
-    """Learn the stream of each seed, by default the synthetic one, by each method."""
-    settings = settings or Settings(MODEL, TRAINING)
-    histories: dict[str, dict[int, History]] = {find_method(method).name: {} for method in methods}
+) -> dict[str, Any]:
+    """Learn the stream of each seed by each method; the histories as JSON, from which `comparison_of` is made."""
+    runs: dict[str, list[dict[str, Any]]] = {find_method(method).name: [] for method in methods}
     for seed in seeds:
-        stream = streams(seed) if streams else synthetic_stream(seed=seed)
-        for method, by_seed in histories.items():
+        stream = streams(seed)
+        for method, histories in runs.items():
             training = retraining_settings(settings.training, stream) if method == RETRAINING else settings.training
-            given = {**vars(settings), "training": training}
-            by_seed[seed] = Learner.create(method, **given, seed=seed, device=device).learn(stream, progress=progress)
-    return Demo(histories, settings)
+            learner = Learner.create(method, **{**vars(settings), "training": training}, seed=seed, device=device)
+            histories.append(learner.learn(stream, progress=progress).to_json())
+    return {"seeds": len(seeds), "first_seed": seeds[0], "settings": settings.to_json(), "runs": runs}
+
+
+def comparison_of(demo: Mapping[str, Any]) -> Comparison:
+    """The comparison of what `run_demo` returned, or what demo.json holds."""
+    results = {}
+    for method, histories in demo["runs"].items():
+        runs = [RunResult.of_history(History.from_json(one)) for one in histories]
+        results[find_method(method).name] = dict(enumerate(runs, demo["first_seed"]))
+    return Comparison(results)
 
 
 @dataclass(frozen=True)

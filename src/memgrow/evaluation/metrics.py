@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-NORMAL_95 = 1.959963984540054  # standard errors from the middle of a 95% interval to its ends
 NO_SPREAD = 1e-12  # below this a standard error is rounding
 
 
@@ -89,44 +88,6 @@ class Confusion:
 def confusion_of(labels: Sequence[str], logits: Tensor, right: Tensor) -> Confusion:
     """From logits (examples, labels) and the indices of the right labels (examples)."""
     return Confusion.of(labels, right.tolist(), logits.argmax(-1).tolist())
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """Two models on the same examples: the first one's accuracy minus the second's, its 95% interval and p-value."""
-
-    examples: int
-    only_first: int  # right by the first model alone
-    only_second: int
-    difference: float
-    low: float
-    high: float
-    p: float  # McNemar's exact test, two-sided
-
-
-def side_by_side(first: Sequence[bool], second: Sequence[bool]) -> SideBySide:
-    """Compare which of the same examples two models answer correctly."""
-    ours, theirs = (np.asarray(one, dtype=bool) for one in (first, second))
-    return compare_counts(len(ours), int((ours & ~theirs).sum()), int((theirs & ~ours).sum()))
-
-
-def compare_counts(examples: int, only_first: int, only_second: int) -> SideBySide:
-    """The same from counts; the interval is Bonett and Price's, which also holds where few answers differ."""
-    a, b = (only_first + 1) / (examples + 2), (only_second + 1) / (examples + 2)
-    half = NORMAL_95 * sqrt((a + b - (a - b) ** 2) / (examples + 2))
-    low, high = max(-1.0, a - b - half), min(1.0, a - b + half)
-    difference = (only_first - only_second) / examples
-    return SideBySide(examples, only_first, only_second, difference, low, high, mcnemar(only_first, only_second))
-
-
-def mcnemar(only_first: int, only_second: int) -> float:
-    """McNemar's exact test, two-sided."""
-    discordant, fewer = only_first + only_second, min(only_first, only_second)
-    ways, term = 0, 1
-    for heads in range(fewer + 1):
-        ways += term
-        term = term * (discordant - heads) // (heads + 1)
-    return min(1.0, 2 * ways / (1 << discordant))
 
 
 def margin(share: float, examples: int) -> float:

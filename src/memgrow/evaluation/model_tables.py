@@ -1,19 +1,19 @@
 """What `inspect`, the report and the service say about a model: facts, what it forgot, stages, what a text reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal, cast
 
 import rich.table
-from rich.console import Group, RenderableType
 from rich.text import Text
 
-from memgrow.data import Example
+from memgrow.data import Domain, Example
 from memgrow.errors import listed
 from memgrow.evaluation.attention import attention_by_bank, unknown_words
+from memgrow.evaluation.calibration import Reliability, reliability
 from memgrow.evaluation.history import AccuracyMatrix, History
-from memgrow.evaluation.metrics import margin
+from memgrow.evaluation.metrics import Confusion, confusion_of, margin
 from memgrow.evaluation.tables import (
     MISSING,
     Column,
@@ -21,7 +21,6 @@ from memgrow.evaluation.tables import (
     Table,
     domain_scores,
     duration,
-    growth,
     in_bytes,
     measure_of_task,
     numbers,
@@ -33,10 +32,9 @@ from memgrow.models import REPLY, Classifier, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.storage.versions import SavedVersion
 
-MAX_TEXT = 60  # letters of a text above its table
+MAX_TEXT = 60  # letters of a fact
 HIDDEN = ("labels_by_domain", "weights", "pieces")  # --json has them
 OF_SLOTS = ("memory_layers", "banks", "slots_in_each_bank")
-MAX_ROWS = 30  # of a table with one row per domain
 DAY = len("2026-01-31")
 Level = Literal["green", "amber", "red", "unknown"]
 # Losses above which a verdict is amber and red: of accuracy, and how many times its best a perplexity is.
@@ -87,9 +85,6 @@ def about_table(learner: Learner) -> rich.table.Table:
     for name, value in facts.items():
         if value in (None, {}, ()) or name in HIDDEN or (name in OF_SLOTS and not facts["banks"]):
             continue
-        if name == "calibration_error":
-            errors = listed(f"{one} {percent(error)}%" for one, error in value.items())
-            value = f"{errors}, on validation rows when learned (`memgrow evaluate` measures it on test files)"
         table.add_row(name.replace("_", " "), Text(_in_words(value)))
     return table
 
@@ -119,7 +114,10 @@ class Verdict:
 
 
 def judge(
-    matrix: AccuracyMatrix, measure: Measure, tests: Mapping[str, int] | None = None, forgetting: float | None = None
+    matrix: AccuracyMatrix,
+    measure: Measure,
+    tests: Mapping[str, int] | None = None,
+    forgetting: float | None = None,
 ) -> Verdict:
     """The verdict by the number of `tests` of each domain; `forgetting` is its mean over seeds, of a mean matrix."""
     earlier = [name for name, stage in matrix.learned_at().items() if stage < len(matrix.rows) - 1]
@@ -187,14 +185,54 @@ def level_of(lost: float | None, measure: Measure) -> Level:
     return ("green", "amber", "red")[sum(round(lost, 6) > limit for limit in limits)]
 
 
+# Scores on labeled texts
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """What a model of labels scores on test examples, by domain."""
+
+    scores: Mapping[str, Reliability]
+    uncalibrated: Mapping[str, Reliability]  # empty if not asked for
+    confusions: Mapping[str, Confusion]
+    given: Mapping[str, float]  # accuracy where the domain is given, as far as that makes a difference
+
+    def table(self) -> Table:
+        """Accuracy and calibration error, with baseline and F1 or with more of calibration."""
+        columns = {
+            "examples": {name: f"{one.examples:,}" for name, one in self.scores.items()},
+            "accuracy, %": {name: percent(one.accuracy) for name, one in self.scores.items()},
+        }
+        if self.given:
+            columns["domain given, %"] = {name: percent(self.given.get(name)) for name in self.scores}
+        if not self.uncalibrated:
+            columns["baseline, %"] = {name: percent(one.baseline) for name, one in self.confusions.items()}
+            columns["macro F1, %"] = {name: percent(one.macro_f1) for name, one in self.confusions.items()}
+        columns["ECE, %"] = {name: percent(one.ece) for name, one in self.scores.items()}
+        if self.uncalibrated:
+            columns["at temperature 1"] = {name: percent(one.ece) for name, one in self.uncalibrated.items()}
+            columns["confidence, %"] = {name: percent(one.confidence) for name, one in self.scores.items()}
+            columns["NLL"] = {name: f"{one.nll:.3f}" for name, one in self.scores.items()}
+        rows = [(name, *(column[name] for column in columns.values())) for name in self.scores]
+        return Table(None, ["domain", *numbers(*columns)], rows)
+
+
+def score_labels(learner: Learner, domains: Sequence[Domain], calibration: bool) -> LabelScores:
+    outputs = {domain.name: learner.logits(domain, calibrated=True) for domain in domains}
+    return LabelScores(
+        {name: reliability(*one) for name, one in outputs.items()},
+        {domain.name: reliability(*learner.logits(domain)) for domain in domains if calibration},
+        {name: confusion_of(learner.labels or (), *one) for name, one in outputs.items()},
+        learner.accuracy_with_domain(domains),
+    )
+
+
 # Stages
 
 
-def stages_table(
-    history: History, task: str | None = None, versions: Sequence[SavedVersion] = (), *, full: bool = False
-) -> Table:
-    """The stages of a model; `full`: as the report shows them, else with the size of each version that is kept."""
-    measure, matrix = measure_of_task(task), history.matrix
+def stages_table(history: History, measure: Measure, versions: Sequence[SavedVersion] = ()) -> Table:
+    """The stages of a model, with the size of each version that is kept."""
+    matrix = history.matrix
     kept = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
     rows: list[dict[str, str]] = []
     for number, stage in enumerate(history.stages, 1):
@@ -204,53 +242,23 @@ def stages_table(
             "domain": "+".join(stage.learned),
             "method": stage.method,
             "date": (stage.date or MISSING)[:DAY],
-            "grew": growth(stage.grew),
             "examples": f"{stage.examples:,}",
-            "epochs": f"{stage.best_epoch}/{stage.epochs}",
+            "time": duration(stage.seconds),
             "valid.": measure.text(stage.validation, unit=False),
             "test": measure.text(fmean(tested) if tested else None, unit=False),
-            "forgot": percent(AccuracyMatrix(matrix.rows[:number]).forgetting(), sign=True),
-            "parameters": f"{stage.parameters:,}",
-            "time": duration(stage.seconds),
+            "forgot": measure.lost_text(measure.forgetting(AccuracyMatrix(matrix.rows[:number]))),
             "rows": str(rows_kept(stage) or MISSING),
             "on disk": kept.get(number, MISSING),
         }
         rows.append(figures)
-    left_out = {"on disk", "test"} if full else {"grew", "epochs", "parameters", "time"}
-    if not full and len({stage.method for stage in history.stages}) < 2:
-        left_out.add("method")
-    if task == REPLY:
-        left_out.add("forgot")
-    left_out |= {name for name in ("rows", "on disk") if all(row[name] == MISSING for row in rows)}
+    left_out = {name for name in ("rows", "on disk") if all(row[name] == MISSING for row in rows)}
+    left_out |= {"method"} if len({stage.method for stage in history.stages}) < 2 else set()
     names = [name for name in (rows or [{}])[0] if name not in left_out]
-    texts = {"domain": True, "method": True, "date": False, "grew": True}  # whether they wrap
-    columns = [Column(name, wrap=texts[name]) if name in texts else numbers(name)[0] for name in names]
+    columns = [Column(name) if name in ("domain", "method") else numbers(name)[0] for name in names]
     return Table(None, columns, [[row[name] for name in names] for row in rows])
 
 
 # What a text reads
-
-
-def reading_table(learner: Learner, example: Example) -> RenderableType:
-    """How the attention of a text divides among the domains' slots, by bank and on average."""
-    banks, said = attention_by_bank(learner, example), [Text(line) for line in _about_text(learner, example)]
-    domains = list(dict.fromkeys(domain for shares in banks for domain in shares))
-    text = Text(" | ".join(example.texts), "bold")
-    text.truncate(MAX_TEXT, overflow="ellipsis")
-    if not domains:
-        return Group(text, *said)
-    encoder = learner.trained().encoder
-    layers = encoder.memory_layers if isinstance(encoder, PretrainedEncoder) else ()
-    places = [f"layer {layer}" for layer in layers] or [f"bank {number}" for number in range(1, len(banks) + 1)]
-    names = [f"{place}, %" for place in (*places, "mean")]
-
-    most = sorted(domains, key=lambda domain: -sum(bank.get(domain, 0.0) for bank in banks))[:MAX_ROWS]
-    rows = []
-    for domain in (name for name in domains if name in most):
-        shares = [bank.get(domain, 0.0) for bank in banks]
-        rows.append((domain, *map(percent, (*shares, fmean(shares)))))
-    columns: list[str | Column] = ["reads slots of", *(Column(name, right=True) for name in names)]
-    return Group(Table(text, columns, rows), *said)
 
 
 def memory_entries(learner: Learner, example: Example) -> dict[str, float]:
@@ -260,22 +268,29 @@ def memory_entries(learner: Learner, example: Example) -> dict[str, float]:
     return learner.route([example])[0] if memory is not None and memory.routes else {}
 
 
-def _about_text(learner: Learner, example: Example) -> list[str]:
+def reading_lines(learner: Learner, example: Example) -> Iterator[str]:
+    """The prediction of a text, the entries that it is like and that answered, the slots it reads, unknown words."""
     if learner.task == REPLY:
-        lines = [f"Reply: {learner.reply([example])[0].text}"]
+        yield f"Reply: {learner.reply([example])[0].text}"
     else:
         (answer,) = learner.predict([example])
-        lines = [f"Prediction: {answer.label} ({percent(answer.confidence)}%)"]
+        yield f"Prediction: {answer.label} ({percent(answer.confidence)}%)"
         if entries := memory_entries(learner, example):
-            best = sorted(entries, key=lambda name: -entries[name])[:3]
-            lines.append(f"Looks like: {', '.join(f'{name} {percent(entries[name])}%' for name in best)}")
+            yield f"Looks like: {_largest(entries, 3)}"
             model = cast(Classifier, learner.trained())
             assert model.memory is not None
             (answers,), _ = model.memory.readers_of(model, learner.encode([example], labeled=False))
             readers = [name for name, reads in zip(model.memory.names, answers, strict=True) if reads]
-            lines.append(f"Answered by: the weights of {' and '.join(readers)}")
+            yield f"Answered by: the weights of {' and '.join(readers)}"
         elif len(learner.history.domains) > 1:
-            lines.append("Answered by: the newest weights, for all domains")
+            yield "Answered by: the newest weights, for all domains"
+    banks = attention_by_bank(learner, example)
+    if domains := dict.fromkeys(domain for shares in banks for domain in shares):
+        yield f"Reads slots of: {_largest({name: fmean(one.get(name, 0.0) for one in banks) for name in domains}, 10)}"
     if unknown := unknown_words(learner, example):
-        lines.append(f"Unknown words: {listed(unknown)}")
-    return lines
+        yield f"Unknown words: {listed(unknown)}"
+
+
+def _largest(shares: Mapping[str, float], most: int) -> str:
+    largest = sorted(shares, key=lambda name: -shares[name])[:most]
+    return ", ".join(f"{name} {percent(shares[name])}%" for name in largest)

@@ -1,63 +1,57 @@
 """The report: a model, a comparison or the demo as one self-contained HTML page."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jinja2
 import torch
 
 from memgrow import __version__
 from memgrow.data import Domain
-from memgrow.data.disk import atomic_open, parse_json
+from memgrow.data.disk import parse_json
 from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counted, listed
-from memgrow.evaluation import plots
 from memgrow.evaluation.baselines import REFERENCES
-from memgrow.evaluation.comparison import RETRAINING, Comparison, keeps_rows, sees_old_data
-from memgrow.evaluation.comparison_tables import compared_table, legend, verdict
-from memgrow.evaluation.demo import Demo
+from memgrow.evaluation.comparison import (
+    RETRAINING,
+    Comparison,
+    compared_table,
+    keeps_rows,
+    legend,
+    marked,
+    sees_old_data,
+    verdict,
+)
+from memgrow.evaluation.demo import comparison_of
 from memgrow.evaluation.history import AccuracyMatrix, History
-from memgrow.evaluation.metrics import Confusion, confusion_of
-from memgrow.evaluation.model_tables import Verdict, judge, level_of, stages_table
+from memgrow.evaluation.metrics import Confusion
+from memgrow.evaluation.model_tables import Verdict, judge, level_of, score_labels, stages_table
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.evaluation.tables import (
+    MAX_LABELS,
     MISSING,
     Measure,
     Table,
-    domain_scores,
+    confusion_table,
+    losses_table,
     measure_of_task,
-    numbers,
     replies_table,
-    scores_table,
 )
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings, find_method
-from memgrow.models import REPLY, PretrainedSettings
-from memgrow.models.base import PRETRAINED
+from memgrow.methods import find_method
+from memgrow.models import REPLY
+from memgrow.models.base import PRETRAINED, RECURRENT_ONLY
 from memgrow.storage.checkpoint import DAMAGED
-from memgrow.training.settings import defaults_for
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 GENERATOR = "memgrow report"  # marks a page, which a later report may replace
 RESULTS = ("compare.json", "demo.json")
-MAX_SLOPES = 12
-# Settings that a pretrained encoder, and a model without slots, do not use.
-OF_RECURRENT = {
-    "min_documents",
-    "embedding",
-    "hidden",
-    "slot_size",
-    "layers",
-    "bidirectional",
-    "tied",
-    "lowercase",
-    "min_count",
-}
-OF_SLOTS = {"slot_size", "memory_layers", "memory", "key_size", "best"}
+OF_SLOTS = {"slot_size", "memory_layers", "key_size", "best"}  # settings
+MAX_SLOPES, MAX_MATRIX = 12, 25  # domains with a slope of their own; stages or domains of a matrix
+FINE, COARSE, OF_PERPLEXITY = 0.01, 0.1, 0.4  # the least range of shades, so that noise gets no strong colours
 
 
 @dataclass(frozen=True)
@@ -95,13 +89,10 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The figures at the top of the page."""
-        ceiling = None if self.ceiling is None else self.measure.average(self.ceiling)
-        return {
-            "method": self.method,
-            "average": self.measure.average(self.matrix),
-            "ceiling": ceiling,
-            "verdict": asdict(self.verdict),
-        }
+        average = self.measure.average
+        ceiling = None if self.ceiling is None else average(self.ceiling)
+        found = {"method": self.method, "average": average(self.matrix), "ceiling": ceiling}
+        return {**found, "verdict": asdict(self.verdict)}
 
 
 # Where a report comes from
@@ -111,14 +102,13 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
     """A model and its history; with `data`, its scores on these test examples."""
     history, tested = learner.history, [domain for domain in data if domain.test]
     learner.trained()
-    scores, confusions = None, dict[str, Confusion]()
+    scores: Table | None = None
+    confusions: Mapping[str, Confusion] = {}
     if tested and learner.task == REPLY:
         scores = replies_table({domain.name: evaluate_replies(learner, domain) for domain in tested})
     elif tested:
-        confusions = {one.name: confusion_of(learner.labels or (), *learner.logits(one)) for one in tested}
-        uncalibrated = {domain.name: learner.reliability(domain, temperature=1.0) for domain in tested}
-        found = {domain.name: learner.reliability(domain) for domain in tested}
-        scores = scores_table(found, uncalibrated, given=learner.accuracy_with_domain(tested))
+        found = score_labels(learner, tested, calibration=True)
+        scores, confusions = found.table(), found.confusions
     return Report(
         name,
         learner.method.name,
@@ -131,19 +121,14 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
         settings={
             "model": asdict(learner.settings),
             "training": asdict(learner.training),
-            "method": asdict(learner.options),
+            "options": asdict(learner.options),
         },
         test_examples=history.test_examples,
     )
 
 
 def report_of_comparison(
-    comparison: Comparison,
-    name: str,
-    settings: Mapping[str, Mapping[str, Any]],
-    *,
-    failures: Sequence[str] = (),
-    method: str | None = None,
+    comparison: Comparison, name: str, settings: Mapping[str, Mapping[str, Any]], method: str | None = None
 ) -> Report:
     """A comparison; it is about `method`, or the best method that sees no old data."""
     if not comparison.results:
@@ -153,16 +138,9 @@ def report_of_comparison(
     chosen = best if method is None else method if method in comparison.results else find_method(method).name
     if chosen not in comparison.results:
         raise SettingsError(f"{name} has no runs of {chosen}: choose one of {listed(comparison.results)}")
-    return Report(
-        name,
-        chosen,
-        comparison.measure,
-        comparison.mean_matrix(chosen),
-        tuple(comparison.results[chosen]),
-        comparison=comparison,
-        failures=tuple(failures),
-        settings=settings,
-    )
+    measure, matrix = comparison.measure, comparison.mean_matrix(chosen)
+    seeds = tuple(comparison.results[chosen])
+    return Report(name, chosen, measure, matrix, seeds, comparison=comparison, settings=settings)
 
 
 def find_results(path: Path) -> Path | None:
@@ -172,17 +150,16 @@ def find_results(path: Path) -> Path | None:
 
 def read_results(path: Path, method: str | None = None) -> Report:
     """The report of a file that `memgrow compare` or `memgrow demo` wrote."""
-    name = str(path)
     try:
         value = parse_json(path.read_bytes())
+        is_demo = "runs" in value
+        comparison = comparison_of(value) if is_demo else Comparison.from_json(value["methods"], value["measure"])
         settings = {part: dict(values) for part, values in value["settings"].items()}
-        if "runs" in value:
-            return report_of_comparison(Demo.from_json(value).comparison, name, settings, method=method)
-        comparison = Comparison.from_json(value["methods"], value["measure"])
-        failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
-        tests = {domain: int(parts["test"]) for domain, parts in value.get("domains", {}).items()}
+        failures = [] if is_demo else value["failures"]
         return replace(
-            report_of_comparison(comparison, name, settings, failures=failures, method=method), test_examples=tests
+            report_of_comparison(comparison, str(path), settings, method),
+            failures=tuple(f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in failures),
+            test_examples={domain: int(parts["test"]) for domain, parts in value.get("domains", {}).items()},
         )
     except MemgrowError:
         raise
@@ -190,7 +167,32 @@ def read_results(path: Path, method: str | None = None) -> Report:
         raise DataError(f"{path} has no results of compare or demo ({brief(error)}): give their folder") from error
 
 
-# Plots
+# The page
+
+
+def render(report: Report, now: datetime | None = None) -> str:
+    """The report as one HTML file without scripts or external assets."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("memgrow.evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    comparison, measure, seeds = report.comparison, report.measure, len(report.seeds)
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        generator=GENERATOR,
+        made=(now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
+        over=f", mean of {counted(seeds, 'seed')}" if seeds > 1 else "",
+        keeps=keeps_rows(report.method),
+        verdict=verdict(comparison) if comparison is not None and not measure.is_perplexity else "",
+        legend=legend(comparison, max(map(len, comparison.results.values()))) if comparison is not None else "",
+        dots=dict(_dots(comparison)) if comparison is not None and len(comparison.results) > 1 else {},
+        slopes=plotted_domains(report) if len(report.matrix.rows) > 1 else [],
+        height=_heights(report),
+        level_of=level_of,
+        max_matrix=MAX_MATRIX,
+        max_labels=MAX_LABELS,
+        confusion_table=confusion_table,
+        tables=dict(_tables(report)),
+    )
 
 
 def plotted_domains(report: Report) -> list[str]:
@@ -201,91 +203,53 @@ def plotted_domains(report: Report) -> list[str]:
     return [name for name in tested if name in most]
 
 
-def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
-    """All plots of a report by name, as far as there is something to show."""
-    matrix, measure, comparison = report.matrix, report.measure, report.comparison
-    if max(len(matrix.rows), len(matrix.domains)) <= plots.MAX_MATRIX and any(row.scores for row in matrix.rows):
-        yield "matrix", plots.draw_matrices({report.method: matrix}, measure=measure)
-    if comparison is not None and len(comparison.results) > 1:
-        yield "methods", plots.draw_comparison(comparison)
-    if report.confusions:
-        yield "confusion", plots.draw_confusions(report.confusions)
+def _heights(report: Report) -> Callable[[float | None], float | None]:
+    """Where a score lies between the lowest (0) and the highest (1) of the page; a perplexity by its logarithm."""
+    measure = report.measure
+
+    def evenly(score: float | None) -> float | None:
+        if score is None or not measure.is_perplexity:
+            return score
+        return log(score) if score > 0 else None
+
+    matrices = [matrix for matrix in (report.matrix, report.ceiling) if matrix is not None]
+    after = [(name, row) for matrix in matrices for name, at in matrix.learned_at().items() for row in matrix.rows[at:]]
+    known = [value for name, row in after if (value := evenly(row.scores.get(name))) is not None] or [0.0, 1.0]
+    least = OF_PERPLEXITY if measure.is_perplexity else COARSE if measure.unit else FINE
+    high = max(known)
+    low = min(*known, high - least)
+    return lambda score: None if (value := evenly(score)) is None else (value - low) / (high - low)
 
 
-def save_plots(report: Report, folder: Path) -> list[Path]:
-    """Write all plots as PNG and SVG."""
-    written = []
-    for name, figure in figures_of(report):
-        for kind in ("png", "svg"):
-            with atomic_open(folder / f"{name}.{kind}") as file:
-                plots.save_figure(figure, file, kind)
-            written.append(folder / f"{name}.{kind}")
-    return written
-
-
-# The page
-
-
-def render(report: Report, now: datetime | None = None) -> str:
-    """The report as one HTML file without scripts or external assets."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise SettingsError("the report needs jinja2: install it with `pip install 'memgrow[plots]'`") from error
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("memgrow.evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    comparison, measure, seeds = report.comparison, report.measure, len(report.seeds)
-    grids = [plots.shades(matrix, measure) for matrix in (report.matrix, report.ceiling) if matrix is not None]
-    low, high = plots.shade_range(grids, measure)
-    return environment.get_template("report.html.j2").render(
-        report=report,
-        generator=GENERATOR,
-        made=(now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
-        over=f", mean of {counted(seeds, 'seed')}" if seeds > 1 else "",
-        keeps=keeps_rows(report.method),
-        verdict=verdict(comparison) if comparison is not None and not measure.is_perplexity else "",
-        legend=legend(comparison, max(map(len, comparison.results.values()))) if comparison is not None else "",
-        slopes=plotted_domains(report) if len(report.matrix.rows) > 1 else [],
-        height=lambda score: (plots.evenly(score, measure) - low) / (high - low),
-        level_of=level_of,
-        is_small=max(len(report.matrix.rows), len(report.matrix.domains)) <= plots.MAX_MATRIX,
-        svg={name: plots.to_svg(figure, name) for name, figure in figures_of(report) if name != "matrix"},
-        tables=dict(_tables(report)),
-    )
+def _dots(comparison: Comparison) -> Iterator[tuple[str, tuple[float, float, dict[str, list[float]]]]]:
+    """The average and the forgetting of every seed by method, with the ends of their axis."""
+    for figure, title in (("average", f"average at the end: {comparison.measure.axis}"), ("forgetting", "forgetting")):
+        seeds = {method: comparison.summary[method][figure].seeds.values() for method in comparison.order}
+        if values := [100 * one for some in seeds.values() for one in some]:
+            ends = min(values), max(*values, min(values) + 0.1)
+            yield title, (*ends, {marked(name): [100 * one for one in some] for name, some in seeds.items()})
 
 
 def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
-    matrix, measure = report.matrix, report.measure
-    lost = ((name, measure.lost_text(measure.lost_of(matrix, name))) for name in matrix.learned_at())
-    tests = {name: f"{count:,}" for name, count in report.test_examples.items()}
-    rows = [
-        (name, *map(measure.text, domain_scores(matrix, name)), text, tests.get(name, MISSING)) for name, text in lost
-    ]
-    yield "domains", Table(None, ["domain", *numbers("when learned", "best", "now", "lost", "test rows")], rows)
+    matrix = report.matrix
+    yield "domains", losses_table(matrix, report.measure, matrix.learned_at(), report.test_examples)
     if report.comparison is not None and len(report.comparison.results) > 1:
         yield "methods", compared_table(report.comparison, len(report.seeds))
     if report.history is not None and report.history.stages:
-        yield "stages", stages_table(report.history, "reply" if report.measure.is_perplexity else None, full=True)
-    settings = dict(_used_settings(report))
-    settings["versions"] = [
-        ("seeds", listed(map(str, report.seeds))),
-        ("memgrow", __version__),
-        ("torch", torch.__version__),
-    ]
-    yield "settings", {title: Table(None, ["setting", "value"], rows) for title, rows in settings.items()}
+        yield "stages", stages_table(report.history, report.measure)
+    seeds = listed(map(str, report.seeds))
+    used = {**_used_settings(report), "versions": {"seeds": seeds, "memgrow": __version__, "torch": torch.__version__}}
+    yield "settings", {title: Table(None, ["setting", "value"], list(values.items())) for title, values in used.items()}
 
 
-def _used_settings(report: Report) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """The settings that the method and the model use, and those that differ from the defaults."""
-    model = report.settings.get("model", {})
-    is_encoder = model.get("cell") == PRETRAINED
-    usual = defaults_for(PretrainedSettings() if is_encoder else None)
-    defaults = {**asdict(usual.training), **asdict(usual.options), **asdict(usual.model)}
-    unused = {one.name for one in fields(MethodSettings)} - {"slots"}
-    unused -= set() if report.method in REFERENCES else find_method(report.method, retired=True).reads()
-    unused |= OF_RECURRENT if is_encoder else set()
-    unused |= set() if model.get("slots") else OF_SLOTS
-    for title, values in report.settings.items():
-        used = {name: one for name, one in values.items() if name not in unused or one != defaults.get(name)}
-        yield title, [(name, MISSING if one is None else str(one)) for name, one in used.items()]
+def _used_settings(report: Report) -> dict[str, dict[str, str]]:
+    """The settings without those that the method or the encoder does not read."""
+    model, options = report.settings.get("model", {}), report.settings.get("options", {})
+    unread = {*RECURRENT_ONLY} if model.get("cell") == PRETRAINED else set[str]()
+    unread |= set() if model.get("slots") else OF_SLOTS
+    if report.method not in REFERENCES:
+        unread |= options.keys() - {"slots", *find_method(report.method, retired=True).reads()}
+    return {
+        section: {name: MISSING if one is None else str(one) for name, one in values.items() if name not in unread}
+        for section, values in report.settings.items()
+    }

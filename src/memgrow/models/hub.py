@@ -4,6 +4,7 @@ An encoder is named by a row of `KNOWN`, by a folder, or by its name on the Hugg
 fetched on first use, unless HF_HUB_OFFLINE is set.
 """
 
+import errno
 import json
 import os
 import re
@@ -28,8 +29,6 @@ VARIABLE = "MEMGROW_ENCODERS"
 OFFLINE = "HF_HUB_OFFLINE"  # as for all libraries that use the hub
 NOTE = "encoder.json"  # written into the folder of a fetched encoder: the SHA-256 of each file
 HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
-# What is taken from the hub: neither pickles nor code.
-HUB_FILES = (CONFIG, WEIGHTS, TOKENIZER, *LICENCES)
 # Names that configurations have for the number of layers, and for sizes that tensors have as well.
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers")
 SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
@@ -267,31 +266,9 @@ def is_offline() -> bool:
     return os.environ.get(OFFLINE, "").lower() not in ("", "0", "false", "no", "off")
 
 
-def fetch_if_missing(known: KnownEncoder, fetch: Callable[[], object]) -> None:
-    """Call `fetch` for an encoder that is not on this machine yet."""
-    if known.is_here():
-        return
-    try:
-        if is_offline():
-            raise DataError(f"{OFFLINE} is set")
-        fetch()
-    except UnwritableError:
-        raise
-    except MemgrowError as error:
-        raise ModelError(
-            f"the encoder {known.name} is not on this machine and could not be fetched ({str(error).partition(';')[0]})"
-            f": run `memgrow encoder get {known.name}` with a network, or use the LSTM (--encoder lstm)"
-        ) from error
-
-
 def _read_known(known: KnownEncoder) -> EncoderFiles:
-    def fetch() -> None:
-        from memgrow.models.fetch import get
-
-        print(f"Fetching {known.title} ({known.size / 1e6:.0f} MB), once.", file=sys.stderr, flush=True)
-        get(known.name)
-
-    fetch_if_missing(known, fetch)
+    if not known.is_here():
+        _fetch(known)
     files = read_encoder(known.folder, known.name)
     try:
         written = json.loads((known.folder / NOTE).read_bytes())["sha256"][WEIGHTS]
@@ -302,19 +279,41 @@ def _read_known(known: KnownEncoder) -> EncoderFiles:
     return files
 
 
+def _fetch(known: KnownEncoder) -> None:
+    from memgrow.models.fetch import get
+
+    try:
+        if is_offline():
+            raise DataError(f"{OFFLINE} is set")
+        print(f"Fetching {known.title} ({known.size / 1e6:.0f} MB), once.", file=sys.stderr, flush=True)
+        get(known.name)
+    except UnwritableError:
+        raise
+    except MemgrowError as error:
+        raise ModelError(
+            f"the encoder {known.name} is not on this machine and could not be fetched ({str(error).partition(';')[0]})"
+            f": run `memgrow encoder get {known.name}` with a network, or use the LSTM (--encoder lstm)"
+        ) from error
+
+
 def _from_hub(name: str) -> EncoderFiles:
     """The copy in the hub's own cache if it is whole, else a download."""
+    try:
+        return read_encoder(download(name, local_files_only=True), name)
+    except MemgrowError:
+        return read_encoder(download(name), name)
+
+
+def download(name: str, **how: Any) -> Path:
+    """The folder with the files of a repository on the Hugging Face hub: neither pickles nor code."""
     with encoders_extra():
         from huggingface_hub import snapshot_download
     try:
-        return read_encoder(snapshot_download(name, allow_patterns=list(HUB_FILES), local_files_only=True), name)
-    except Exception:  # the copy is missing or not whole
-        pass
-    try:
-        folder = snapshot_download(name, allow_patterns=list(HUB_FILES))
+        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS, TOKENIZER, *LICENCES], **how))
     except Exception as error:  # of the network, the hub or its client: too many kinds to list
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
         raise ModelError(
             f"the Hugging Face hub did not send {name} ({brief(error)}): check the name and the network, or choose "
             f"{' or '.join(KNOWN)}, or a folder"
         ) from error
-    return read_encoder(folder, name)
