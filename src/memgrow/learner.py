@@ -23,13 +23,22 @@ from memgrow.evaluation.drift import ALPHA, TOO_FEW, WINDOW, DriftMonitor, Refer
 from memgrow.evaluation.history import History, Stage
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
-from memgrow.models import REPLY, TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
+from memgrow.models import (
+    REPLY,
+    TASKS,
+    CausalModel,
+    Classifier,
+    Model,
+    ModelSettings,
+    PretrainedSettings,
+    Responder,
+)
 from memgrow.models.base import INFERENCE_BATCH
 from memgrow.models.generate import MAX_WORDS, generate_all
 from memgrow.models.hub import EncoderFiles
-from memgrow.models.tokenizer import token_strings, word_tokenizer
+from memgrow.models.tokenizer import chat_of, token_strings, word_tokenizer
 from memgrow.nn import LAYERS
-from memgrow.nn.device import derive, find_device, suited_threads, using_threads
+from memgrow.nn.device import derive, find_device, seeded, suited_threads, using_threads
 from memgrow.storage.checkpoint import read_checkpoint
 from memgrow.storage.folder import hold
 from memgrow.storage.versions import check_extends, check_keep_versions, write_checkpoint
@@ -340,13 +349,32 @@ class Learner:
         *,
         beam: int = 1,
         temperature: float | None = None,
+        top_p: float | None = None,
         max_words: int = MAX_WORDS,
         seed: int = 0,
+        domain: str | None = None,
+        streamer: Any = None,
     ) -> list[Answer]:
-        """A reply to each message, by beam search or, with a temperature, by sampling."""
-        model = self.responder()
+        """A reply to each message, by beam search or, with a temperature, by sampling.
+
+        `max_words` counts tokens of a causal language model, and only such a model takes the other arguments: `top_p`,
+        the share of probability that is sampled from; the `domain` whose additions answer; and a `streamer` as of
+        transformers' `generate`, for one message.
+        """
+        model = self.trained()
         examples = [Example(one.text, where=one.where) for one in _as_examples(messages, "reply")]
         data = self.encode(examples, labeled=False)
+        if isinstance(model, CausalModel):
+            generation: dict[str, Any] = {"max_new_tokens": max_words, "num_beams": beam}
+            if temperature is not None or top_p is not None:
+                generation |= {"do_sample": True, "temperature": temperature or 1.0, "top_p": top_p or 1.0}
+            with seeded(seed, "replies", device=self.device), self.suited_threads():
+                written = model.reply(data, domain, streamer, **generation)
+            decode = chat_of(model.encoder.files).decode
+            return [Answer(decode(one.words), one.ended, one.score, one.words) for one in written]
+        if top_p is not None or domain is not None or streamer is not None:
+            raise SettingsError("top_p, domain and streamer are for causal language models: leave them out")
+        model = self.responder()
         generator = torch.Generator().manual_seed(derive(seed, "replies"))
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}
         with self.suited_threads():
@@ -357,7 +385,8 @@ class Learner:
 
     def route(self, texts: Sequence[Text]) -> list[dict[str, float]]:
         """For each text, how probable each entry of the domain memory is; see `read_entries` for what answers."""
-        if (memory := self.classifier().memory) is None:
+        self.trained()
+        if (memory := self.state.memory) is None:
             raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
         data = self.encode(_as_examples(texts, "route"), labeled=False)
         return [dict(zip(memory.names, row, strict=True)) for row in memory.scores(data).exp().tolist()]

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, listed
+from memgrow.models.base import Encoder
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.router import BUCKETS, KEY, TEXTS, VARIANCE, features, key_of, scores_by_vectors, scores_by_words
 from memgrow.models.transformer import PretrainedEncoder
@@ -56,7 +57,7 @@ class Entry:
 class DomainMemory(nn.Module):
     """Entries in the order in which their domains were learned."""
 
-    def __init__(self, entries: Sequence[Entry], base: PretrainedEncoder | None, read: str) -> None:
+    def __init__(self, entries: Sequence[Entry], base: Encoder | None, read: str) -> None:
         """`base` is the encoder as it was before the first domain, which is never changed.
 
         `read` says what answers a text that the router gives to an entry:
@@ -69,7 +70,11 @@ class DomainMemory(nn.Module):
         - "independent": the entry, whose value starts at `base`.
         """
         super().__init__()
-        self.base, self.read = base, read
+        if isinstance(base, PretrainedEncoder):
+            self.base = base
+        else:  # none, or one that shares the model's parameters, which are saved with the model
+            self.__dict__["base"] = base
+        self.read = read
         self._entries = [(one.name, one.blocks, one.shape, one.carried) for one in entries]
         for number, entry in enumerate(entries):
             for name, tensor in entry.tensors.items():
@@ -86,8 +91,8 @@ class DomainMemory(nn.Module):
         *,
         domain: str,
         data: Encoded,
-        validation: Encoded,
-        base: PretrainedEncoder | None,
+        validation: Encoded | None,
+        base: Encoder | None,
         rank: int,
         read: str,
         private: bool = False,
@@ -97,7 +102,7 @@ class DomainMemory(nn.Module):
         if old is not None and entries:
             last = entries[-1]
             entries[-1] = replace(last, tensors={**last.tensors, **way_back(old, model, rank)})
-        carried = 0.0 if old is None else carried_over(old, model, validation)
+        carried = 0.0 if old is None or validation is None else carried_over(old, model, validation)
         return cls([*entries, _new_entry(model, domain, data, base, private, carried=carried)], base, read)
 
     @classmethod
@@ -157,6 +162,12 @@ class DomainMemory(nn.Module):
     @property
     def names(self) -> list[str]:
         return [name for name, *_ in self._entries]
+
+    def number(self, name: str) -> int:
+        """The number of a domain's newest entry."""
+        if name not in self.names:
+            raise ModelError(f"the memory has no entry {name!r}; it has {listed(self.names)}")
+        return len(self) - 1 - self.names[::-1].index(name)
 
     @property
     def independent(self) -> bool:
@@ -218,9 +229,7 @@ class DomainMemory(nn.Module):
         `temperatures`, by domain, divide the logits of the texts that a single entry answers.
         """
         if domain is not None:
-            if domain not in self.names:
-                raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
-            return self._logits_of(len(self) - 1 - self.names[::-1].index(domain), model, data)
+            return self._logits_of(self.number(domain), model, data)
         readers, answers = self.readers_of(model, data)
         newest = len(self) - 1
         logits = torch.full((len(data), model.labels), -inf)
@@ -262,6 +271,10 @@ class DomainMemory(nn.Module):
     def _rebuilt(self, number: int, model: "Classifier") -> "Classifier":
         entries = list(self.entries())
         entry = entries[number]
+        if names := model.addition_names():
+            new = model.twin()
+            new.load_state_dict({name: entry.tensors[name] for name in names}, strict=False)
+            return new.eval()
         labels = sum(entry.blocks)
         if isinstance(model.encoder, PretrainedEncoder):
             table = model.encoder.word_table  # large, and the same for all entries
@@ -307,7 +320,7 @@ class DomainMemory(nn.Module):
         return {"read": self.read, "entries": entries}
 
     @classmethod
-    def restore(cls, shape: Mapping[str, Any], base: PretrainedEncoder | None) -> "DomainMemory":
+    def restore(cls, shape: Mapping[str, Any], base: Encoder | None) -> "DomainMemory":
         """A memory of that shape, its tensors to be filled in."""
         given, read = shape["entries"], shape["read"]
         if len(given) == 0 or not all(isinstance(one["name"], str) for one in given):
@@ -370,6 +383,8 @@ def way_back(old: "Classifier", model: "Classifier", rank: int, skip: Collection
     matrix's difference, and smaller parameters as they were; the word table, and what to `skip`, stay as in the model.
     """
     before, after = old.state_dict(), model.state_dict()
+    if names := old.addition_names():
+        return {name: before[name].clone() for name in names}
     before = {name: tensor for name, tensor in before.items() if not name.startswith("memory.")}
     if not isinstance(old.encoder, PretrainedEncoder):
         return {name: tensor.clone() for name, tensor in before.items()}
@@ -399,7 +414,7 @@ def _new_entry(
     model: "Classifier",
     domain: str,
     data: Encoded,
-    base: PretrainedEncoder | None,
+    base: Encoder | None,
     private: bool,
     carried: float = 0.0,
 ) -> Entry:
@@ -438,6 +453,8 @@ def kept_blocks(blocks: Sequence[int], labels: Collection[int]) -> tuple[int, ..
 
 
 def _bytes_of(model: "Classifier") -> int:
+    if names := model.addition_names():
+        return sum(model.get_parameter(name).nbytes for name in names)
     shared = {id(model.encoder.word_table)} if isinstance(model.encoder, PretrainedEncoder) else set()
     return sum(one.numel() * one.element_size() for one in model.parameters() if id(one) not in shared)
 
@@ -447,7 +464,7 @@ def _buffer(number: int, name: str) -> str:
     return f"{number}:{name}".replace(".", "/")
 
 
-def _dtype(name: str, base: PretrainedEncoder | None, read: str) -> torch.dtype:
+def _dtype(name: str, base: Encoder | None, read: str) -> torch.dtype:
     special = {KEY: torch.int32 if base is None else torch.float32, LABELS: torch.int64, TEXTS: torch.int64}
     is_half = name.endswith((UP, DOWN)) and read != INDEPENDENT
     return special.get(name, torch.float16 if is_half else torch.float32)
