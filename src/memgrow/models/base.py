@@ -312,6 +312,10 @@ class Model(Growing, WithoutExtraState, ABC):
     def training_step(self, batch: Batch) -> StepOutput:
         """The loss of a batch."""
 
+    def parts(self, batch: Batch) -> list[tuple[Batch, float]]:
+        """The batch in parts whose gradients are added up, each with its share of the loss."""
+        return [(batch, 1.0)]
+
     @abstractmethod
     def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
         """The log-likelihoods whose squared gradients make one example's Fisher information, each with its weight."""

@@ -27,6 +27,7 @@ from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.device import multiplies_bfloat16
 from memgrow.nn.lora import AdditionHook, LowRank
 
+TRAINED_AT_ONCE = {"cuda": 1 << 14, "cpu": 512}  # tokens, with padding, whose gradients are computed together
 REPLIES_AT_ONCE = {"cuda": 128, "cpu": 8}  # that are written together
 SCORED_AT_ONCE = {"cuda": 1 << 14, "cpu": 768}  # tokens that are scored together: each has a number for every token
 
@@ -215,6 +216,19 @@ class CausalModel(Model):
             self.memory = memory
 
     # Training
+
+    def parts(self, batch: Batch) -> list[tuple[Batch, float]]:
+        lengths = torch.stack(batch.lengths.chunk(2))  # (2, B)
+        whole, tokens = int(lengths[1].sum()), int(lengths.sum(0).max())
+        size = max(1, TRAINED_AT_ONCE.get(self.device.type, TRAINED_AT_ONCE["cpu"]) // tokens)
+        rows = batch.words.unflatten(0, (2, -1))
+        found = []
+        for first in range(0, lengths.shape[1], size):
+            chosen = slice(first, first + size)
+            own = lengths[:, chosen]
+            words, labels, examples = rows[:, chosen, : int(own.max())], batch.labels[chosen], batch.examples[chosen]
+            found.append((Batch(words.flatten(0, 1), own.flatten(), labels, examples), int(own[1].sum()) / whole))
+        return found
 
     def training_step(self, batch: Batch) -> StepOutput:
         losses, rows = self._losses(batch)

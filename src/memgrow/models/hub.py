@@ -4,12 +4,13 @@ An encoder is named by a row of `KNOWN`, by a folder, or by its name on the Hugg
 fetched on first use, unless HF_HUB_OFFLINE is set.
 """
 
+import io
 import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -228,10 +229,10 @@ def from_gguf(folder: Path) -> None:
 
     from memgrow.models.transformer import quiet_transformers
 
-    with quiet_transformers(GGUF) as library:
+    with quiet_transformers(GGUF) as library, redirect_stderr(io.StringIO()):  # where there would be bars
         tokenizer = library.AutoTokenizer.from_pretrained(folder, gguf_file=GGUF)
         model = library.AutoModelForCausalLM.from_pretrained(folder, gguf_file=GGUF, dtype=torch.bfloat16)
-    config = {name: value for name, value in model.config.to_dict().items() if name not in ("quantization_config",)}
+    config = {name: value for name, value in model.config.to_dict().items() if name != "quantization_config"}
     config |= {"architectures": [type(model).__name__], "_name_or_path": "", "dtype": "bfloat16"}
     write_new(folder / CONFIG, pack_json(config))
     save_tensors(folder / WEIGHTS, dict(model.named_parameters()), {"format": "pt"})

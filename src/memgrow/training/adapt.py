@@ -23,7 +23,7 @@ from memgrow.models.recurrent import first_vectors
 from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
-from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
+from memgrow.training.checks import TEXTS, StageData, is_plain_text, label_warnings, labels_in, majority
 from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, ResumeFolder, Step
 from memgrow.training.settings import LearnerConfig, LearnerState
@@ -124,6 +124,11 @@ def _adapt(
     if config.method.keeps_rows:
         _note_rows(config, state, stage, progress)
 
+    plain = {one_name: one for one_name, one in tested.items() if is_plain_text(one)}
+    before_texts = _scores_of_texts(config, model if old is None else old, plain)
+    if old is None and options.max_forgetting is not None:
+        before |= before_texts
+
     # Train.
     trained = trainable.count(model)
     batches = -(-len(training) // config.training.batch)
@@ -174,6 +179,10 @@ def _adapt(
             history=copy.deepcopy(state.history),
         )
         scores = {name: next_state.score(config, domain) for name, domain in tested.items()}
+        if before_texts:
+            note["texts_before"] = before_texts  # 1 / perplexity of watched texts
+            for text, score in before_texts.items():
+                progress.note(f"{text}: perplexity {1 / score:.4g} before {stage.name}, {1 / scores[text]:.4g} after")
         if (limit := options.max_forgetting) is not None:
             replies = stage.task == REPLY
             _check_forgetting(stage.name, before, scores, allowed=limit, resume=resume, replies=replies)
@@ -199,6 +208,13 @@ def _adapt(
         if stage.labels:
             history.labels |= {domain.name: domain.labels for domain in stage.domains}
         return _with_statistics(config, state, next_state, stage, validation), record
+
+
+def _scores_of_texts(config: LearnerConfig, model: Model, texts: Mapping[str, Domain]) -> dict[str, float]:
+    """1 / perplexity of texts without messages."""
+    if texts and not isinstance(model, CausalModel):
+        raise SettingsError(f"only a causal language model reads a plain text: leave {listed(texts)} out of --watch")
+    return {name: model.score(encode(config.tokenize(one.test), Vocabulary())) for name, one in texts.items()}
 
 
 def _note_tests(history: History, tested: Mapping[str, Domain]) -> None:

@@ -109,16 +109,17 @@ def train(
             batch = collate(data, indices, model.device)
             scale_rates(optimizer, settings.rate_factor(epoch * batches + done - 1, batches))
             optimizer.zero_grad(set_to_none=True)
-            output = model.training_step(batch)
-            extra = method.loss(model, batch, output.logits)  # not part of the loss that progress shows
-            loss = output.loss if extra is None else output.loss + extra
-            loss.backward()  # type: ignore[no-untyped-call]
+            for part, share in model.parts(batch):
+                output = model.training_step(part)
+                extra = method.loss(model, part, output.logits)  # not part of the loss that progress shows
+                loss = output.loss if extra is None else output.loss + extra
+                (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
+                running += torch.stack((output.total, output.right.to(output.total)))
+                seen += output.seen
             trainable.mask_gradients(model)
             nn.utils.clip_grad_norm_(parameters.values(), settings.clip)
             optimizer.step()
             method.after_step(model, optimizer, batches)
-            running += torch.stack((output.total, output.right.to(output.total)))
-            seen += output.seen
 
             now = time.monotonic()
             if now - reported > REPORT_EVERY_S and done < batches:
