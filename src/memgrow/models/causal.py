@@ -22,7 +22,7 @@ from memgrow.models.domain_memory import DomainMemory
 from memgrow.models.generate import Reply
 from memgrow.models.hub import EncoderFiles
 from memgrow.models.tokenizer import chat_of
-from memgrow.models.transformer import TOKENS_AT_ONCE, build_backbone, load_backbone
+from memgrow.models.transformer import TOKENS_AT_ONCE, build_backbone, load_backbone, max_length
 from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.device import multiplies_bfloat16
 from memgrow.nn.lora import AdditionHook, LowRank
@@ -288,15 +288,18 @@ class CausalModel(Model):
 
         self.eval()
         end, found = chat_of(self.encoder.files).end, dict[int, tuple[int, ...]]()
-        config = GenerationConfig(eos_token_id=end, pad_token_id=end, **generation)
+        longest = max_length(cast(Any, self.encoder.backbone).config)
+        wanted = generation.pop("max_new_tokens")
         for indices, reader in self.readers(data, domain):
             own = data.some(indices)
             for chosen in by_length(own, REPLIES_AT_ONCE.get(self.device.type, REPLIES_AT_ONCE["cpu"])):
                 batch = collate(own, chosen, self.device)
-                rows = _aligned(batch.words, batch.lengths)
+                ids, mask = _aligned(batch.words, batch.lengths)
+                room = max(1, min(wanted, longest - ids.shape[1]))
+                config = GenerationConfig(max_new_tokens=room, eos_token_id=end, pad_token_id=end, **generation)
                 with self.encoder.autocast():
                     written = cast(Any, reader.encoder.backbone).generate(
-                        rows[0], attention_mask=rows[1].long(), generation_config=config, streamer=streamer
+                        ids, attention_mask=mask.long(), generation_config=config, streamer=streamer
                     )
                 for index, tokens in zip(chosen, written[:, batch.words.shape[1] :].tolist(), strict=True):
                     said = tokens[: tokens.index(end) + 1] if end in tokens else tokens
