@@ -283,13 +283,29 @@ class Learner:
         self.state = without(self.config, self.state, name)
 
     def export_domain(self, name: str, path: str | Path) -> None:
-        """Write an independent domain as a file."""
+        """Write an independent domain as a file; of a causal language model as a folder, an adapter of peft."""
+        if isinstance(self.model, CausalModel):
+            from memgrow.storage.adapters import export_adapter
+
+            return export_adapter(self.config, self.state, name, Path(path))
         from memgrow.training.independent import export_domain
 
         export_domain(self.config, self.state, name, path)
 
-    def import_domain(self, path: str | Path) -> str:
-        """Take in an independent domain that a model with the same encoder exported; returns its name."""
+    def import_domain(self, path: str | Path, *, name: str | None = None, messages: Sequence[Text] = ()) -> str:
+        """Take in an independent domain that a model with the same encoder exported; returns its name.
+
+        A causal language model takes in an adapter of peft as its newest domain, and needs messages of that domain if
+        memgrow has not exported the adapter.
+        """
+        if isinstance(self.model, CausalModel):
+            from memgrow.storage.adapters import import_adapter
+
+            examples = [Example(one.text) for one in _as_examples(messages, "import_domain")]
+            self.state, name = import_adapter(self.config, self.state, Path(path), name, examples)
+            return name
+        if name is not None or messages:
+            raise SettingsError("name and messages are for adapters of causal language models: leave them out")
         from memgrow.training.independent import import_domain
 
         self.state, name = import_domain(self.config, self.state, path)

@@ -113,7 +113,9 @@ def test_the_loss_is_that_of_transformers_on_the_reply_alone(family, stream, tmp
     for prompt, reply in data.texts:
         labels = torch.tensor([[-100] * len(prompt) + reply])
         with torch.no_grad():
-            expected.append(-float(theirs(input_ids=torch.tensor([[*prompt, *reply]]), labels=labels).loss) * len(reply))
+            expected.append(
+                -float(theirs(input_ids=torch.tensor([[*prompt, *reply]]), labels=labels).loss) * len(reply)
+            )
     found = one.model.tally(data)
     assert found.sums.tolist() == pytest.approx(expected, rel=1e-4)
     output = one.model.eval().training_step(collate(data, list(range(len(data))), one.device))
@@ -160,7 +162,9 @@ def test_replies_are_the_same_alone_and_in_a_batch(trained, stream):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-@pytest.mark.parametrize("method", ["lora+ema", "lora+average", "ewc", "si", "imm", "rehearsal", "finetune", "multi-task"])
+@pytest.mark.parametrize(
+    "method", ["lora+ema", "lora+average", "ewc", "si", "imm", "rehearsal", "finetune", "multi-task"]
+)
 def test_methods_learn_save_and_load(folder, stream, tmp_path, method):
     one = learner(folder, method)
     for number, domain in enumerate(stream):
@@ -172,7 +176,8 @@ def test_methods_learn_save_and_load(folder, stream, tmp_path, method):
 
 
 @pytest.mark.parametrize(
-    "method", ["finetune+vocab", "frozen", "ridge", "gem", "progressive", "lora+distill", "finetune+memory", "lora+slots"]
+    "method",
+    ["finetune+vocab", "frozen", "ridge", "gem", "progressive", "lora+distill", "finetune+memory", "lora+slots"],
 )
 def test_methods_without_a_meaning_are_refused(folder, method):
     with pytest.raises(SettingsError, match=r"causal language model|lora\+memory"):

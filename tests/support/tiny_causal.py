@@ -55,5 +55,7 @@ def _tokenizer() -> Tokenizer:
         show_progress=False,
     )
     stream = synthetic_dialogue(domains=2, train=40, validation=1, test=1)
-    tokenizer.train_from_iterator([one for domain in stream for row in domain.train for one in (row.text, row.reply)], trainer)
+    tokenizer.train_from_iterator(
+        [one for domain in stream for row in domain.train for one in (row.text, row.reply)], trainer
+    )
     return tokenizer

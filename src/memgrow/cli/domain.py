@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from memgrow.cli import options as opt
 from memgrow.cli.app import say, write_json
 from memgrow.errors import ModelError
@@ -37,6 +39,8 @@ def _changing(model: Path) -> "Iterator[Learner]":
 def export(model: opt.Model, name: Name, file: File, as_json: opt.AsJson = False) -> None:
     """Write an independent domain as a file, for other models with the same encoder.
 
+    Of a causal language model it is a folder: a LoRA adapter that peft, transformers and vLLM load.
+
     Example: memgrow domain export model/ books books.safetensors
     """
     from memgrow.data.disk import check_output
@@ -45,18 +49,28 @@ def export(model: opt.Model, name: Name, file: File, as_json: opt.AsJson = False
 
     check_output(file)
     Learner.load(model, "cpu").export_domain(name, file)
+    size = sum(one.stat().st_size for one in (file.iterdir() if file.is_dir() else [file]))
     if as_json:
-        write_json({"domain": name, "file": str(file), "bytes": file.stat().st_size})
-    say(f"{file} has the domain {name} ({in_bytes(file.stat().st_size)}).", soft_wrap=True)
+        write_json({"domain": name, "file": str(file), "bytes": size})
+    say(f"{file} has the domain {name} ({in_bytes(size)}).", soft_wrap=True)
 
 
-def take_in(model: opt.Model, file: File, as_json: opt.AsJson = False) -> None:
-    """Take in a domain that a model with the same encoder exported.
+def take_in(
+    model: opt.Model,
+    file: File,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the domain of an adapter.")] = None,
+    messages: Annotated[Path | None, opt.file_option("Messages that an adapter answers.", None)] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Take in a domain that a model with the same encoder exported, or a LoRA adapter of peft.
 
     Example: memgrow domain import model/ books.safetensors
     """
+    from memgrow.data.rows import inputs_from_file
+
     with _changing(model) as learner:
-        name = learner.import_domain(file)
+        texts = [one.example for one in inputs_from_file(messages, opt.FileOptions().columns())] if messages else []
+        name = learner.import_domain(file, name=name, messages=texts)
     if as_json:
         write_json({"domain": name, "domains": learner.history.domains})
     say(f"{model} has learned {name} from {file}.", soft_wrap=True)

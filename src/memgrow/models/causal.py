@@ -49,7 +49,9 @@ class CausalEncoder(Encoder):
         """The mean state (R, width) of each message's tokens, without those that come before all messages."""
         mask = token_mask(words, lengths)
         with self.autocast():
-            states = cast(Any, self.backbone).base_model(input_ids=words, attention_mask=mask.long(), use_cache=False)[0]
+            states = cast(Any, self.backbone).base_model(input_ids=words, attention_mask=mask.long(), use_cache=False)[
+                0
+            ]
         inside = mask.clone()
         inside[:, : min(self.prefix, int(lengths.min()) - 1)] = False
         return cast(Tensor, (states * inside.unsqueeze(-1)).sum(1, dtype=torch.float32) / inside.sum(1, keepdim=True))
@@ -280,9 +282,7 @@ class CausalModel(Model):
     # Writing
 
     @torch.no_grad()
-    def reply(
-        self, data: Encoded, domain: str | None = None, streamer: Any = None, **generation: Any
-    ) -> list[Reply]:
+    def reply(self, data: Encoded, domain: str | None = None, streamer: Any = None, **generation: Any) -> list[Reply]:
         """A reply to each prompt; `generation` are settings of transformers' `generate`."""
         from transformers import GenerationConfig
 

@@ -159,7 +159,9 @@ class ChatTokenizer:
         """
         room = longest - len(self.before) - len(self.after)
         if room < 2:
-            raise SettingsError(f"max_words must be at least {longest - room + 2}, not {longest}: others are the prompt")
+            raise SettingsError(
+                f"max_words must be at least {longest - room + 2}, not {longest}: others are the prompt"
+            )
         messages = self._pieces.encode([example.text for example in examples])
         replies = self._pieces.encode([example.reply or "" for example in examples])
         texts, cut = list[tuple[list[int], ...]](), 0

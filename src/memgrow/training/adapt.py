@@ -299,7 +299,9 @@ def _add_low_rank(model: Model, config: LearnerConfig) -> None:
     if not isinstance(model, CausalModel):
         return
     if config.method.trains_base and model.rank:
-        raise SettingsError(f"this model's domains are in additions of LoRA, which {config.method.name} has not: use lora")
+        raise SettingsError(
+            f"this model's domains are in additions of LoRA, which {config.method.name} has not: use lora"
+        )
     if model.rank not in (0, config.options.rank):
         raise SettingsError(f"this model's additions have rank {model.rank}: leave rank out, or start a new model")
     if not config.method.trains_base and not model.rank:
@@ -401,7 +403,8 @@ def _check_forgetting(
     details = "; ".join(
         f"the perplexity of {one} rises from {1 / before[one]:.4g} to {1 / max(after[one], 1e-12):.4g} ({lost[one]:.1f}%)"
         if replies
-        else f"{one} falls from {100 * before[one]:.1f} to {100 * after[one]:.1f} ({lost[one]:.1f} points)" for one in worse
+        else f"{one} falls from {100 * before[one]:.1f} to {100 * after[one]:.1f} ({lost[one]:.1f} points)"
+        for one in worse
     )
     raise ForgettingError(
         f"{name} was learned and not kept: {details}, and at most {allowed:g} may be lost. The model is unchanged. "
