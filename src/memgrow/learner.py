@@ -287,7 +287,8 @@ class Learner:
         if isinstance(self.model, CausalModel):
             from memgrow.storage.adapters import export_adapter
 
-            return export_adapter(self.config, self.state, name, Path(path))
+            export_adapter(self.config, self.state, name, Path(path))
+            return
         from memgrow.training.independent import export_domain
 
         export_domain(self.config, self.state, name, path)
@@ -369,13 +370,13 @@ class Learner:
         max_words: int = MAX_WORDS,
         seed: int = 0,
         domain: str | None = None,
-        streamer: Any = None,
+        on_text: Callable[[str], None] | None = None,
     ) -> list[Answer]:
         """A reply to each message, by beam search or, with a temperature, by sampling.
 
         `max_words` counts tokens of a causal language model, and only such a model takes the other arguments: `top_p`,
-        the share of probability that is sampled from; the `domain` whose additions answer; and a `streamer` as of
-        transformers' `generate`, for one message.
+        the share of probability that is sampled from; the `domain` whose additions answer; and `on_text`, which
+        gets the pieces of one reply while it is written.
         """
         model = self.trained()
         examples = [Example(one.text, where=one.where) for one in _as_examples(messages, "reply")]
@@ -385,11 +386,11 @@ class Learner:
             if temperature is not None or top_p is not None:
                 generation |= {"do_sample": True, "temperature": temperature or 1.0, "top_p": top_p or 1.0}
             with seeded(seed, "replies", device=self.device), self.suited_threads():
-                written = model.reply(data, domain, streamer, **generation)
+                written = model.reply(data, domain, on_text, **generation)
             decode = chat_of(model.encoder.files).decode
             return [Answer(decode(one.words), one.ended, one.score, one.words) for one in written]
-        if top_p is not None or domain is not None or streamer is not None:
-            raise SettingsError("top_p, domain and streamer are for causal language models: leave them out")
+        if top_p is not None or domain is not None or on_text is not None:
+            raise SettingsError("top_p, domain and on_text are for causal language models: leave them out")
         model = self.responder()
         generator = torch.Generator().manual_seed(derive(seed, "replies"))
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}

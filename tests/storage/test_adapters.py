@@ -1,12 +1,10 @@
 """Domains of causal language models as adapters of peft; kills, undo and damage of such models."""
 
 import json
-import shutil
 
 import pytest
 import torch
 
-from memgrow.data import Example, load_for_evaluation
 from memgrow.errors import MemgrowError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
@@ -14,6 +12,7 @@ from memgrow.models import CausalSettings
 from memgrow.storage.versions import undo
 from memgrow.training.settings import TrainingSettings
 from research.common.dialogues import synthetic_dialogue
+from tests.support.breaking import Plug, PulledPlug
 from tests.support.tiny_causal import make_causal
 
 TRAINING = TrainingSettings(rate=2e-2, epochs=2, batch=16, max_words=100)
@@ -74,7 +73,9 @@ def test_an_adapter_is_taken_in_as_a_domain(trained, stream, tmp_path):
     again = Learner.load(tmp_path / "model", device="cpu")
     assert again.history.domains == ("kitchen", "harbour")
     assert again.evaluate(stream) == other.evaluate(stream)
-    assert again.for_entries if hasattr(again, "for_entries") else before
+    assert other.model.memory.model_for(0, other.model).score(other.encode(stream[0].test)) == pytest.approx(
+        before["kitchen"]
+    )
     with pytest.raises(MemgrowError, match="has a domain harbour already"):
         other.import_domain(tmp_path / "adapter")
 
@@ -128,7 +129,7 @@ def test_what_is_no_adapter_of_this_model_is_refused(trained, stream, tmp_path, 
 def test_an_adapter_for_wider_layers_is_refused(trained, stream, tmp_path):
     from memgrow.data.disk import load_tensors, save_tensors
 
-    folder, one = trained
+    _, one = trained
     one.export_domain("harbour", tmp_path / "adapter")
     path = tmp_path / "adapter" / "adapter_model.safetensors"
     save_tensors(path, {name: torch.cat((one_, one_), 1) for name, one_ in load_tensors(path).items()})
@@ -139,29 +140,14 @@ def test_an_adapter_for_wider_layers_is_refused(trained, stream, tmp_path):
 # The model's folder
 
 
-class Stopped(Exception):
-    pass
-
-
 def test_a_run_that_is_killed_resumes_with_the_same_bits(stream, tmp_path):
     folder = make_causal(tmp_path / "tiny")
     whole = learner(folder)
     whole.learn(stream, folder=tmp_path / "whole")
     broken = learner(folder)
     broken.adapt(stream[0], folder=tmp_path / "broken")
-    steps = 0
-
-    def stop(step):
-        nonlocal steps
-        steps += 1
-        if steps == 3:
-            raise Stopped
-
-    from memgrow.training.progress import Progress
-
-    progress = type("Stopping", (Progress,), {"step": lambda self, step: stop(step), "note": lambda self, text: None})()
-    with pytest.raises(Stopped):
-        broken.adapt(stream[1], folder=tmp_path / "broken", save_every=0, progress=progress)
+    with pytest.raises(PulledPlug):
+        broken.adapt(stream[1], folder=tmp_path / "broken", save_every=0, progress=Plug(1))
     again = Learner.load(tmp_path / "broken", device="cpu")
     again.adapt(stream[1], folder=tmp_path / "broken")
     state, expected = again.model.state_dict(), whole.model.state_dict()
@@ -189,21 +175,3 @@ def test_a_damaged_file_is_named_in_one_line(stream, tmp_path, name):
     with pytest.raises(MemgrowError, match=name) as error:
         Learner.load(tmp_path / "model", device="cpu")
     assert "\n" not in str(error.value)
-
-
-def test_another_base_cannot_take_the_place_of_the_models_own(stream, tmp_path):
-    from memgrow.__main__ import main
-
-    one = learner(make_causal(tmp_path / "tiny"), "lora")
-    one.adapt(stream[0], folder=tmp_path / "model")
-    make_causal(tmp_path / "other", seed=1)
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("\n".join(json.dumps({"message": row.text, "response": row.reply}) for row in stream[1].train))
-    command = ["adapt", str(tmp_path / "model"), str(rows), "--device", "cpu"]
-    assert main([*command, "--encoder", str(tmp_path / "other")]) == 2
-    shutil.rmtree(tmp_path / "tiny")
-    assert main([*command, "--set", "epochs=1"]) == 0, "a model has all that it needs"
-    found = Learner.load(tmp_path / "model", device="cpu")
-    assert found.history.domains == ("kitchen", "rows")
-    assert load_for_evaluation([rows], model=tmp_path / "model").stream
-    assert found.reply([Example("where is the lamp")], max_words=3)

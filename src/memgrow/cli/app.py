@@ -149,7 +149,7 @@ def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
 def note_cut_texts(cut: int, learner: "Learner") -> None:
     if cut:
         long = f"{counted(cut, 'text')} longer than {learner.config.max_tokens} {learner.settings.token_name}"
-        note_to_stderr(f"{long}: only the beginning is read")
+        note_to_stderr(f"{long}: only the {'end' if learner.settings.token_name == 'tokens' else 'beginning'} is read")
 
 
 EXIT_CODES = (

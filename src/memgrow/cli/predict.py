@@ -45,7 +45,7 @@ def predict(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a .jsonl or .csv file.")
     ] = None,
     for_domain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Texts are of this domain: predict its labels only.")
+        str | None, typer.Option(metavar="NAME", help="Texts are of this domain: only its labels, or its weights.")
     ] = None,
     beam: opt.Beam = 1,
     device: opt.Device = "auto",
@@ -116,6 +116,9 @@ def chat(
     temperature: Annotated[
         float | None, typer.Option(metavar="T", help="Sample with this temperature.", min=0.01)
     ] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", help="Sample from the most probable tokens only.", min=0.01, max=1)
+    ] = None,
     max_words: Annotated[int, typer.Option(metavar="N", help="Longest reply.", min=1)] = 40,
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
@@ -144,7 +147,7 @@ def chat(
         if not (message := line.strip()):
             break
         (reply,) = learner.reply(
-            [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
+            [message], beam=beam, temperature=temperature, top_p=top_p, max_words=max_words, seed=(seed or 0) + turn
         )
         shares = reply_attention(learner, message, reply)
         text = reply.text + ("" if reply.ended else " …")
@@ -164,7 +167,7 @@ def _predictions(
     from memgrow.models import REPLY
 
     if learner.task == REPLY:
-        for reply in learner.reply(examples, beam=beam):
+        for reply in learner.reply(examples, beam=beam, domain=for_domain):
             yield {"reply": reply.text, "ended": reply.ended}
         return
     model = learner if for_domain is None else learner.for_domain(for_domain)

@@ -7,7 +7,7 @@ without additions.
 
 import copy
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
@@ -223,7 +223,7 @@ class CausalModel(Model):
         lengths = torch.stack(batch.lengths.chunk(2))  # (2, B)
         whole, tokens = int(lengths[1].sum()), int(lengths.sum(0).max())
         size = max(1, TRAINED_AT_ONCE.get(self.device.type, TRAINED_AT_ONCE["cpu"]) // tokens)
-        rows = batch.words.unflatten(0, (2, -1))
+        rows = torch.stack(batch.words.chunk(2))  # (2, B, T)
         found = []
         for first in range(0, lengths.shape[1], size):
             chosen = slice(first, first + size)
@@ -233,7 +233,7 @@ class CausalModel(Model):
         return found
 
     def training_step(self, batch: Batch) -> StepOutput:
-        losses, rows = self._losses(batch)
+        losses, _ = self._losses(batch)
         count = int(batch.lengths.chunk(2)[1].sum())
         total = losses.sum()
         return StepOutput(total / count, None, total.detach(), losses.detach().neg().exp().sum(), count)
@@ -272,22 +272,25 @@ class CausalModel(Model):
             return
         if domain is not None:
             number = self.memory.number(domain)
-            yield list(range(len(data))), cast(CausalModel, self.memory.model_for(number, self))
+            yield list(range(len(data))), self.memory.model_for(number, self)
             return
         entries = self.memory.scores(data).argmax(-1).tolist()
         for number in sorted(set(entries), reverse=True):
             indices = [index for index, one in enumerate(entries) if one == number]
-            yield indices, cast(CausalModel, self.memory.model_for(number, self))
+            yield indices, self.memory.model_for(number, self)
 
     # Writing
 
     @torch.no_grad()
-    def reply(self, data: Encoded, domain: str | None = None, streamer: Any = None, **generation: Any) -> list[Reply]:
+    def reply(
+        self, data: Encoded, domain: str | None = None, on_text: Callable[[str], None] | None = None, **generation: Any
+    ) -> list[Reply]:
         """A reply to each prompt; `generation` are settings of transformers' `generate`."""
         from transformers import GenerationConfig
 
         self.eval()
-        end, found = chat_of(self.encoder.files).end, dict[int, tuple[int, ...]]()
+        chat, found = chat_of(self.encoder.files), dict[int, tuple[int, ...]]()
+        end, streamer = chat.end, None if on_text is None else TextStreamer(chat.decode, on_text)
         longest = max_length(cast(Any, self.encoder.backbone).config)
         wanted = generation.pop("max_new_tokens")
         for indices, reader in self.readers(data, domain):
@@ -325,6 +328,28 @@ class CausalModel(Model):
     def shape(self) -> dict[str, Any]:
         memory = {"domain_memory": self.memory.shape()} if self.memory is not None else {}
         return {**({"rank": self.rank} if self.rank else {}), **memory}
+
+
+class TextStreamer:
+    """A streamer as transformers' `generate` takes one: hands on the text that each new token adds."""
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], on_text: Callable[[str], None]) -> None:
+        self._decode, self._on_text = decode, on_text
+        self._tokens: list[int] | None = None  # before the prompt
+        self._said = ""
+
+    def put(self, tokens: Tensor) -> None:
+        if self._tokens is None:
+            self._tokens = []
+            return
+        self._tokens += tokens.flatten().tolist()
+        text = self._decode(self._tokens)
+        if not text.endswith("\ufffd") and len(text) > len(self._said):  # of a letter that is not whole yet
+            self._on_text(text[len(self._said) :])
+            self._said = text
+
+    def end(self) -> None:
+        """There is nothing left to hand on."""
 
 
 def joined(batch: Batch) -> Rows:

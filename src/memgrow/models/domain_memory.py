@@ -15,14 +15,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, listed
-from memgrow.models.base import Encoder
+from memgrow.models.base import Encoder, Model
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.router import BUCKETS, KEY, TEXTS, VARIANCE, features, key_of, scores_by_vectors, scores_by_words
 from memgrow.models.transformer import PretrainedEncoder
@@ -30,6 +30,7 @@ from memgrow.models.transformer import PretrainedEncoder
 if TYPE_CHECKING:
     from memgrow.models.classifier import Classifier
 
+Known = TypeVar("Known", bound=Model)
 UNLIKELY = 10.0  # how far a label that an entry does not have is below the least logit of those it has
 CACHED = 1 << 30  # bytes of weights of entries that are kept at hand
 LABELS = "labels"
@@ -79,7 +80,7 @@ class DomainMemory(nn.Module):
         for number, entry in enumerate(entries):
             for name, tensor in entry.tensors.items():
                 self.register_buffer(_buffer(number, name), tensor)
-        self._models: dict[int, Classifier] = {}  # that have been read lately
+        self._models: dict[int, Any] = {}  # that have been read lately
 
     # Growing
 
@@ -256,11 +257,12 @@ class DomainMemory(nn.Module):
         logits[:, own] = found
         return logits
 
-    def model_for(self, number: int, model: "Classifier") -> "Classifier":
+    def model_for(self, number: int, model: Known) -> Known:
         """The model as it was when it had learned that entry's domain."""
         if number == len(self) - 1 and not self.independent:
             return model
-        if (found := self._models.get(number)) is None:
+        found: Known | None = self._models.get(number)
+        if found is None:
             found = self._rebuilt(number, model)
             while self._models and (len(self._models) + 1) * _bytes_of(found) > CACHED:
                 self._models.pop(next(iter(self._models)), None)
@@ -268,7 +270,7 @@ class DomainMemory(nn.Module):
         return found
 
     @torch.no_grad()
-    def _rebuilt(self, number: int, model: "Classifier") -> "Classifier":
+    def _rebuilt(self, number: int, model: Any) -> Any:
         entries = list(self.entries())
         entry = entries[number]
         if names := model.addition_names():
@@ -376,7 +378,7 @@ def carried_over(old: "Classifier", model: "Classifier", validation: Encoded) ->
 
 
 @torch.no_grad()
-def way_back(old: "Classifier", model: "Classifier", rank: int, skip: Collection[str] = ()) -> dict[str, Tensor]:
+def way_back(old: Model, model: Model, rank: int, skip: Collection[str] = ()) -> dict[str, Tensor]:
     """What turns the model's weights into the old model's.
 
     Of a recurrent network, the old weights. Of a pretrained encoder, the best approximation of that rank to each
@@ -452,7 +454,7 @@ def kept_blocks(blocks: Sequence[int], labels: Collection[int]) -> tuple[int, ..
     return tuple(count for count in counts if count)
 
 
-def _bytes_of(model: "Classifier") -> int:
+def _bytes_of(model: Model) -> int:
     if names := model.addition_names():
         return sum(model.get_parameter(name).nbytes for name in names)
     shared = {id(model.encoder.word_table)} if isinstance(model.encoder, PretrainedEncoder) else set()

@@ -67,7 +67,7 @@ def scores_by_words(data: Encoded, keys: Sequence[Mapping[str, Tensor]]) -> Tens
 
 
 def features(base: Encoder, data: Encoded) -> Tensor:
-    """The vectors of examples (examples, width) by the encoder; those of a pair's texts side by side, of replies none."""
+    """The vectors of examples (examples, width) by the encoder; those of a pair's texts side by side."""
     if data.answered:  # a message is routed before it has a reply
         data = Encoded([texts[:1] for texts in data.texts], data.labels)
     texts = len(data.texts[0]) if len(data) else 1

@@ -34,12 +34,14 @@ def export_adapter(config: LearnerConfig, state: LearnerState, name: str, folder
     """Write the additions that answer for a domain as a new folder."""
     model = _low_rank_model(state)
     if model.memory is None and name != state.history.domains[-1]:
-        raise ModelError(f"without a domain memory only the newest domain ({state.history.domains[-1]}) has its weights")
+        raise ModelError(
+            f"without a domain memory only the newest domain ({state.history.domains[-1]}) has its weights"
+        )
     if folder.exists():
         raise ModelError(f"{folder} exists already: choose another name, or remove it")
     number = None if model.memory is None else model.memory.number(name)
     reader = model if model.memory is None or number is None else model.memory.model_for(number, model)
-    layers, tensors = cast(CausalModel, reader).additions_by_layer(), dict[str, Tensor]()
+    layers, tensors = reader.additions_by_layer(), dict[str, Tensor]()
     for layer, addition in layers.items():
         tensors[f"base_model.model.{layer}.{DOWN}"] = addition.down
         tensors[f"base_model.model.{layer}.{UP}"] = addition.up
@@ -105,9 +107,7 @@ def import_adapter(
     history = copy.deepcopy(state.history)
     date, sha256 = datetime.now(UTC).isoformat(timespec="seconds"), sha256_of(folder / WEIGHTS)
     note = {"imported": folder.name}
-    history.add(
-        Stage((name,), config.method.name, Grew(), 0, 0, 0, 0, 0.0, 0.0, sha256[:32], note=note, date=date), {}
-    )
+    history.add(Stage((name,), config.method.name, Grew(), 0, 0, 0, 0, 0.0, 0.0, sha256[:32], note=note, date=date), {})
     return replace(state, model=new, history=history, vocabulary=Vocabulary()), name
 
 
@@ -126,8 +126,10 @@ def _additions(model: CausalModel, folder: Path) -> dict[str, Tensor]:
     rank = int(values["r"])
     scale = values["lora_alpha"] / (rank**0.5 if values.get("use_rslora") else rank) / SCALE
     if rank > model.rank:
-        raise ModelError(f"{folder} has rank {rank}, and this model's additions {model.rank}: start one with rank={rank}")
-    found = {}
+        raise ModelError(
+            f"{folder} has rank {rank}, and this model's additions {model.rank}: start one with rank={rank}"
+        )
+    found: dict[str, Tensor] = {}
     for number, (layer, addition) in enumerate(model.additions_by_layer().items()):
         down, up = torch.zeros_like(addition.down), torch.zeros_like(addition.up)
         names = [f"base_model.model.{layer}.{part}" for part in (DOWN, UP)]

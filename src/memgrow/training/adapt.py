@@ -401,7 +401,8 @@ def _check_forgetting(
         return
     resume.clear()
     details = "; ".join(
-        f"the perplexity of {one} rises from {1 / before[one]:.4g} to {1 / max(after[one], 1e-12):.4g} ({lost[one]:.1f}%)"
+        f"the perplexity of {one} rises from {1 / before[one]:.4g} to {1 / max(after[one], 1e-12):.4g} "
+        f"({lost[one]:.1f}%)"
         if replies
         else f"{one} falls from {100 * before[one]:.1f} to {100 * after[one]:.1f} ({lost[one]:.1f} points)"
         for one in worse
@@ -429,8 +430,8 @@ def _note_data(
 ) -> None:
     if tokens.cut and isinstance(config.model, CausalSettings):
         progress.note(
-            f"{stage.name}: {counted(tokens.cut, 'row')} longer than {config.max_tokens} tokens: messages keep their end, "
-            "replies their beginning"
+            f"{stage.name}: {counted(tokens.cut, 'row')} longer than {config.max_tokens} tokens: messages keep "
+            "their end, replies their beginning"
         )
     elif tokens.cut:
         unit = config.model.token_name
