@@ -8,6 +8,7 @@ import pytest
 from memgrow.data import Stream, write_jsonl
 from research.common.dialogues import synthetic_dialogue
 from tests.support.tiny_causal import make_causal
+from tests.support.tiny_encoder import make_encoder
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,8 @@ def test_another_base_cannot_take_the_place_of_the_models_own(memgrow, files, tm
 
 
 def test_encoders_and_recurrent_networks_keep_their_meaning(memgrow, files, tmp_path):
-    assert "smollm2" in memgrow.refused("adapt", tmp_path / "m", files / "kitchen.jsonl", "--encoder", "minilm")
+    encoder = make_encoder(tmp_path / "bert")
+    assert "smollm2" in memgrow.refused("adapt", tmp_path / "m", files / "kitchen.jsonl", "--encoder", encoder)
     small = ("--set", "epochs=1", "--set", "hidden=5", "--device", "cpu")
     memgrow.done("adapt", tmp_path / "gru", files / "kitchen.jsonl", "--encoder", "gru", *small)
     assert json.loads(memgrow.done("inspect", tmp_path / "gru", "--json"))["model"]["cell"] == "gru"
