@@ -56,13 +56,13 @@ class CausalEncoder(Encoder):
         inside[:, : min(self.prefix, int(lengths.min()) - 1)] = False
         return cast(Tensor, (states * inside.unsqueeze(-1)).sum(1, dtype=torch.float32) / inside.sum(1, keepdim=True))
 
-    def next_tokens(self, ids: Tensor, mask: Tensor, count: int) -> Tensor:
-        """The logits (R, count, tokens) of what follows each of the last `count` tokens of rows (R, T)."""
-        given: dict[str, Any] = {"attention_mask": mask.long()}
-        if "position_ids" in self.takes:
-            given["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0)
-        if "logits_to_keep" in self.takes:
-            given["logits_to_keep"] = count
+    def next_tokens(self, ids: Tensor, count: int) -> Tensor:
+        """The logits (R, count, tokens) of what follows each of the last `count` tokens of rows (R, T).
+
+        Padding comes last: no token before it reads it, so that there is no mask. Padding in front would be positions
+        that read nothing, whose gradients are not finite on some GPUs.
+        """
+        given = {"logits_to_keep": count} if "logits_to_keep" in self.takes else {}
         with self.autocast():
             logits = self.backbone(input_ids=ids, use_cache=False, **given).logits
         return cast(Tensor, logits[:, -count:])
@@ -149,10 +149,9 @@ class CausalEncoder(Encoder):
 
 
 class Rows(NamedTuple):
-    """Prompts and replies as rows that end together."""
+    """Prompts and the replies to them as rows that begin together."""
 
     ids: Tensor  # (B, T)
-    mask: Tensor  # (B, T): False before the beginning of a row
     replied: Tensor  # (B, L): which of the last L tokens are of the reply
 
 
@@ -245,7 +244,7 @@ class CausalModel(Model):
         """-log p of each token of all replies (tokens), row after row."""
         rows = joined(batch)
         count = rows.replied.shape[1]
-        logits = self.encoder.next_tokens(rows.ids[:, :-1], rows.mask[:, :-1], count)
+        logits = self.encoder.next_tokens(rows.ids[:, :-1], count)
         targets = rows.ids[:, -count:]
         return F.cross_entropy(logits[rows.replied].float(), targets[rows.replied], reduction="none"), rows
 
@@ -353,14 +352,13 @@ class TextStreamer:
 
 
 def joined(batch: Batch) -> Rows:
-    """The prompts and the replies to them, which follow in the batch, as rows that end together."""
+    """The prompts and the replies to them, which follow in the batch, as rows that begin together."""
     (words, replies), (prompt, said) = batch.words.chunk(2), batch.lengths.chunk(2)
-    length, count = int((prompt + said).max()), int(said.max())
-    at = torch.arange(length) - (length - prompt - said).unsqueeze(1)  # (B, T): negative before the beginning
-    replied = at >= prompt.unsqueeze(1)
-    source = torch.where(replied, at - prompt.unsqueeze(1) + words.shape[1], at).clamp(min=0)
+    at, prompt, ends = torch.arange(int((prompt + said).max())), prompt.unsqueeze(1), (prompt + said).unsqueeze(1)
+    replied = (at >= prompt) & (at < ends)
+    source = torch.where(at < prompt, at, at - prompt + words.shape[1]).clamp(max=2 * words.shape[1] - 1)
     ids = torch.cat((words, replies), 1).gather(1, source.to(words.device))
-    return Rows(ids, (at >= 0).to(words.device), replied[:, -count:].to(words.device))
+    return Rows(ids, replied[:, int(prompt.min()) :].to(words.device))
 
 
 def _aligned(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -188,7 +188,7 @@ FINE_TUNING = TrainingSettings(
 )
 
 # A causal language model learns a new way to reply from few rows, and soon learns these by heart.
-CAUSAL_TUNING = replace(FINE_TUNING, new_rate=5e-4, warm_up=20, epochs=3, batch=16)
+CAUSAL_TUNING = replace(FINE_TUNING, new_rate=1e-3, warm_up=20, epochs=3, batch=16)
 
 
 # A recurrent network: words found in a single document, such as names and numbers, are not stored. Patience depends on
