@@ -23,13 +23,22 @@ from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.evaluation.history import History, Stage
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
-from memgrow.models import REPLY, TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
+from memgrow.models import (
+    REPLY,
+    TASKS,
+    CausalModel,
+    Classifier,
+    Model,
+    ModelSettings,
+    PretrainedSettings,
+    Responder,
+)
 from memgrow.models.base import INFERENCE_BATCH
 from memgrow.models.generate import MAX_WORDS, generate_all
 from memgrow.models.hub import EncoderFiles
-from memgrow.models.tokenizer import token_strings, word_tokenizer
+from memgrow.models.tokenizer import chat_of, token_strings, word_tokenizer
 from memgrow.nn import LAYERS
-from memgrow.nn.device import derive, find_device, suited_threads, using_threads
+from memgrow.nn.device import derive, find_device, seeded, suited_threads, using_threads
 from memgrow.storage.checkpoint import read_checkpoint
 from memgrow.storage.folder import hold
 from memgrow.storage.versions import check_extends, check_keep_versions, write_checkpoint
@@ -295,13 +304,30 @@ class Learner:
         self.state = without(self.config, self.state, name)
 
     def export_domain(self, name: str, path: str | Path) -> None:
-        """Write an independent domain as a file."""
+        """Write an independent domain as a file; of a causal language model as a folder, an adapter of peft."""
+        if isinstance(self.model, CausalModel):
+            from memgrow.storage.adapters import export_adapter
+
+            export_adapter(self.config, self.state, name, Path(path))
+            return
         from memgrow.training.independent import export_domain
 
         export_domain(self.config, self.state, name, path)
 
-    def import_domain(self, path: str | Path) -> str:
-        """Take in an independent domain that a model with the same encoder exported; returns its name."""
+    def import_domain(self, path: str | Path, *, name: str | None = None, messages: Sequence[Text] = ()) -> str:
+        """Take in an independent domain that a model with the same encoder exported; returns its name.
+
+        A causal language model takes in an adapter of peft as its newest domain, and needs messages of that domain if
+        memgrow has not exported the adapter.
+        """
+        if isinstance(self.model, CausalModel):
+            from memgrow.storage.adapters import import_adapter
+
+            examples = [Example(one.text) for one in as_examples(messages, "import_domain")]
+            self.state, name = import_adapter(self.config, self.state, Path(path), name, examples)
+            return name
+        if name is not None or messages:
+            raise SettingsError("name and messages are for adapters of causal language models: leave them out")
         from memgrow.training.independent import import_domain
 
         self.state, name = import_domain(self.config, self.state, path)
@@ -346,13 +372,32 @@ class Learner:
         *,
         beam: int = 1,
         temperature: float | None = None,
+        top_p: float | None = None,
         max_words: int = MAX_WORDS,
         seed: int = 0,
+        domain: str | None = None,
+        on_text: Callable[[str], None] | None = None,
     ) -> list[Answer]:
-        """A reply to each message, by beam search or, with a temperature, by sampling."""
-        model = self.responder()
+        """A reply to each message, by beam search or, with a temperature, by sampling.
+
+        `max_words` counts tokens of a causal language model, and only such a model takes the other arguments: `top_p`,
+        the share of probability that is sampled from; the `domain` whose additions answer; and `on_text`, which
+        gets the pieces of one reply while it is written.
+        """
+        model = self.trained()
         examples = [Example(one.text, where=one.where) for one in as_examples(messages, "reply")]
         data = self.encode(examples, labeled=False)
+        if isinstance(model, CausalModel):
+            generation: dict[str, Any] = {"max_new_tokens": max_words, "num_beams": beam}
+            if temperature is not None or top_p is not None:
+                generation |= {"do_sample": True, "temperature": temperature or 1.0, "top_p": top_p or 1.0}
+            with seeded(seed, "replies", device=self.device), self.suited_threads():
+                written = model.reply(data, domain, on_text, **generation)
+            decode = chat_of(model.encoder.files).decode
+            return [Answer(decode(one.words), one.ended, one.score, one.words) for one in written]
+        if top_p is not None or domain is not None or on_text is not None:
+            raise SettingsError("top_p, domain and on_text are for causal language models: leave them out")
+        model = self.responder()
         generator = torch.Generator().manual_seed(derive(seed, "replies"))
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}
         with self.suited_threads():
@@ -363,7 +408,8 @@ class Learner:
 
     def route(self, texts: Sequence[Text]) -> list[dict[str, float]]:
         """For each text, how probable each entry of the domain memory is; see `read_entries` for what answers."""
-        if (memory := self.classifier().memory) is None:
+        self.trained()
+        if (memory := self.state.memory) is None:
             raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
         data = self.encode(as_examples(texts, "route"), labeled=False)
         return [dict(zip(memory.names, row, strict=True)) for row in memory.scores(data).exp().tolist()]

@@ -16,10 +16,11 @@ from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.methods.lora import ADAPTED
-from memgrow.models import ModelSettings, PretrainedSettings
+from memgrow.models import CausalSettings, ModelSettings, PretrainedSettings
 from research.common.dialogues import synthetic_dialogue
 from tests.support.canaries import leaks, planted, rare_words
 from tests.support.new_labels import NEW, with_label
+from tests.support.tiny_causal import make_causal
 from tests.support.tiny_encoder import make_encoder
 
 SLOTS = 20
@@ -32,6 +33,9 @@ KINDS = {
         for family in ("bert", "distilbert", "modernbert")
     },
 }
+CAUSAL = "llama"
+KINDS[CAUSAL] = CausalSettings(encoder="tiny")
+REPLYING = ("replies", CAUSAL)
 ENCODERS = ("bert", "distilbert", "modernbert")
 ON_ENCODERS_ONLY = ("lora", "ridge")
 NOT_ON_ENCODERS = tuple(find_method(name).name for name in ("F+V", "F+M+V", "F+H", "F+H+V", "Progressive"))
@@ -42,12 +46,13 @@ TRIED = {
     "bert": (*METHODS, "F+E", "F+M+A", "F+D", "LoRA+E", "EWC+M"),
     "distilbert": ("frozen+M", "LoRA"),
     "modernbert": ("frozen+M", "LoRA"),
+    CAUSAL: ("LoRA", "LoRA+R", "LoRA+E", "LoRA+A", "EWC", "SI", "IMM", "rehearsal", "finetune", "multi-task"),
 }
 CASES = [
     (kind, find_method(name).name)
     for kind, names in TRIED.items()
     for name in names
-    if name not in (NOT_ON_ENCODERS if kind in ENCODERS else ON_ENCODERS_ONLY)
+    if name not in (NOT_ON_ENCODERS if kind in ENCODERS else () if kind == CAUSAL else ON_ENCODERS_ONLY)
 ]
 
 
@@ -68,7 +73,7 @@ def case(request) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def domains(case, stream) -> Stream:
-    if case[0] == "replies":
+    if case[0] in REPLYING:
         return planted(synthetic_dialogue(domains=3, train=48, validation=16, test=24))
     return planted(Stream([stream[0], with_label(stream[1]), stream[2]]))
 
@@ -82,6 +87,9 @@ def learned(case, domains, short, tmp_path_factory) -> Learned:
     if kind in ENCODERS:
         model = replace(model, encoder=str(make_encoder(tmp_path_factory.mktemp("encoder"), kind)))
         training = replace(training, new_rate=0.02, warm_up=2)
+    if kind == CAUSAL:
+        model = replace(model, encoder=str(make_causal(tmp_path_factory.mktemp("causal"))))
+        training = replace(training, rate=0.01, max_words=100)
     learner = Learner.create(method, model=model, training=training, options=options, device="cpu")
     weights, folders, after = [], [], []
     for number in range(3):
@@ -145,7 +153,7 @@ def test_new_labels_join_and_every_domain_is_evaluated(learned, domains):
 
 
 @pytest.mark.parametrize("later", [1, 2])
-def test_frozen_weights_keep_their_bits_and_the_rest_trains(learned, later):
+def test_frozen_weights_keep_their_bits_and_the_rest_trains(case, learned, later):
     old, new = learned.weights[later - 1 : later + 1]
     base = learned.learner.method.name.split("+")[0]
     body = {name for name in old if not name.startswith("heads.")}
@@ -159,6 +167,8 @@ def test_frozen_weights_keep_their_bits_and_the_rest_trains(learned, later):
         "progressive": set(old),
         "icarl": {max(name for name in old if name.startswith("heads.") and name.endswith("bias"))},  # always 0
     }.get(base, set())
+    if case[0] == CAUSAL:
+        frozen = {name for name in old if name.startswith("encoder.") and base != "finetune"}
     frozen = frozen | {name for name in old if name.startswith("memory.")}  # entries of a domain memory
     for name in frozen:
         kept = new[name]

@@ -39,7 +39,7 @@ BODIES = {
 def test_hostile_bodies_get_a_message(serve: Serve) -> None:
     client = serve().client
     for what, body in BODIES.items():
-        for path in ("/predict", "/explain", "/rollback"):
+        for path in ("/predict", "/explain", "/stream", "/rollback"):
             answer = client.post(path, content=body, headers=JSON)
             assert 400 <= answer.status_code < 500, (what, path, answer.text)
             detail = answer.json()["detail"]

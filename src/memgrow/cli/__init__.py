@@ -14,6 +14,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | None]] = {
     "Learn": {"adapt": adapt.adapt, "undo": model.undo, "domain": None},
     "Use": {
         "predict": predict.predict,
+        "chat": predict.chat,
         "evaluate": evaluate.evaluate,
         "inspect": model.inspect,
         "drift": evaluate.drift,

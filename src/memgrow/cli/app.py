@@ -123,7 +123,7 @@ def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
 def note_cut_texts(cut: int, learner: "Learner") -> None:
     if cut:
         long = f"{counted(cut, 'text')} longer than {learner.config.max_tokens} {learner.settings.token_name}"
-        note_to_stderr(f"{long}: only the beginning is read")
+        note_to_stderr(f"{long}: only the {'end' if learner.settings.token_name == 'tokens' else 'beginning'} is read")
 
 
 EXIT_CODES = (
@@ -144,7 +144,6 @@ REMOVED_COMMANDS = {
     "prune": "slots are no longer pruned; train a model with fewer slots (--set slots=N)",
     "export-domain": "use memgrow domain export MODEL NAME FILE",
     "import-domain": "use memgrow domain import MODEL FILE",
-    "chat": "memgrow predict MODEL answers each line of standard input",
     "paper": "run python -m research.paper in a checkout of the repository",
     "theorem": "run python -m research.theorem in a checkout of the repository",
 }

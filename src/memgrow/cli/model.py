@@ -182,6 +182,8 @@ def _changing(model: Path) -> "Iterator[Learner]":
 def export_domain(model: opt.Model, name: Name, file: File, as_json: opt.AsJson = False) -> None:
     """Write an independent domain as a file, for other models with the same encoder.
 
+    Of a causal language model it is a folder: a LoRA adapter that peft, transformers and vLLM load.
+
     Example: memgrow domain export model/ books books.safetensors
     """
     from memgrow.data.disk import check_output
@@ -190,18 +192,28 @@ def export_domain(model: opt.Model, name: Name, file: File, as_json: opt.AsJson 
 
     check_output(file)
     Learner.load(model, "cpu").export_domain(name, file)
+    size = sum(one.stat().st_size for one in (file.iterdir() if file.is_dir() else [file]))
     if as_json:
-        write_json({"domain": name, "file": str(file), "bytes": file.stat().st_size})
-    say(f"{file} has the domain {name} ({in_bytes(file.stat().st_size)}).", soft_wrap=True)
+        write_json({"domain": name, "file": str(file), "bytes": size})
+    say(f"{file} has the domain {name} ({in_bytes(size)}).", soft_wrap=True)
 
 
-def import_domain(model: opt.Model, file: File, as_json: opt.AsJson = False) -> None:
-    """Take in a domain that a model with the same encoder exported.
+def import_domain(
+    model: opt.Model,
+    file: File,
+    name: str | None = opt.option("Of the domain of an adapter.", metavar="NAME"),
+    messages: Path | None = opt.file_option("Messages that an adapter answers.", None),
+    as_json: opt.AsJson = False,
+) -> None:
+    """Take in a domain that a model with the same encoder exported, or a LoRA adapter of peft.
 
     Example: memgrow domain import model/ books.safetensors
     """
+    from memgrow.data.rows import inputs_from_file
+
     with _changing(model) as learner:
-        name = learner.import_domain(file)
+        texts = [one.example for one in inputs_from_file(messages, opt.FileOptions().columns())] if messages else []
+        name = learner.import_domain(file, name=name, messages=texts)
     if as_json:
         write_json({"domain": name, "domains": learner.history.domains})
     say(f"{model} has learned {name} from {file}.", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`memgrow predict`: labels for texts, or replies to them."""
+"""`memgrow predict` and `chat`: labels for texts, or replies to them."""
 
 import csv
 import sys
@@ -17,8 +17,9 @@ from memgrow.cli.app import (
     notes,
     standard_input,
     write_json,
+    write_line,
 )
-from memgrow.errors import DataError, SettingsError, counted, json_text, listed
+from memgrow.errors import DataError, ModelError, SettingsError, counted, json_text, listed, printable
 
 if TYPE_CHECKING:
     from memgrow.data import Example
@@ -38,7 +39,7 @@ def predict(
     texts: opt.Texts = None,
     file: Path | None = opt.file_option("JSONL, CSV, TSV or Parquet file of texts.", None),
     output: Path | None = opt.option("Write to a .jsonl or .csv file.", "--output", "-o", metavar="FILE"),
-    for_domain: str | None = opt.option("Texts are of this domain: predict its labels only.", metavar="NAME"),
+    for_domain: str | None = opt.option("Texts are of this domain: only its labels, or its weights.", metavar="NAME"),
     beam: int = opt.BEAM,
     device: str = opt.DEVICE,
     as_json: bool = opt.option("JSON lines (the default).", "--json", default=False),
@@ -98,13 +99,51 @@ def predict(
         note_to_stderr(sentence)
 
 
+def chat(
+    model: opt.Model,
+    beam: int = opt.BEAM,
+    temperature: float | None = opt.option("Sample with this temperature.", metavar="T", min=0.01),
+    top_p: float | None = opt.option("Sample from the most probable tokens only.", metavar="P", min=0.01, max=1),
+    max_words: int = opt.option("Longest reply.", default=40, metavar="N", min=1),
+    seed: int = opt.option("Of sampling.", default=0, metavar="N"),
+    device: str = opt.DEVICE,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Talk to a model that has learned replies.
+
+    Each line is a message of its own. An empty line or Ctrl-D ends.
+
+    Example: memgrow chat model/ --beam 5
+    """
+    from memgrow.data.files import decode_lines
+    from memgrow.learner import Learner
+    from memgrow.models import REPLY
+
+    learner = Learner.load(model, device)
+    if learner.task != REPLY:
+        raise ModelError(f"{model} predicts labels: use memgrow predict")
+    if sys.stdin.isatty():
+        note_to_stderr("Type a message a line; an empty line ends.")
+    for turn, (_, line) in enumerate(decode_lines(standard_input())):
+        if not (message := line.strip()):
+            break
+        (reply,) = learner.reply(
+            [message], beam=beam, temperature=temperature, top_p=top_p, max_words=max_words, seed=seed + turn
+        )
+        if as_json:
+            write_json({"reply": reply.text, "ended": reply.ended})
+        else:
+            write_line(printable(reply.text + ("" if reply.ended else " …")))
+        sys.stdout.flush()
+
+
 def _predictions(
     learner: "Learner", examples: "Sequence[Example]", beam: int, for_domain: str | None, digits: int | None
 ) -> Iterator[dict[str, Any]]:
     from memgrow.models import REPLY
 
     if learner.task == REPLY:
-        for reply in learner.reply(examples, beam=beam):
+        for reply in learner.reply(examples, beam=beam, domain=for_domain):
             yield {"reply": reply.text, "ended": reply.ended}
         return
     model = learner if for_domain is None else learner.for_domain(for_domain)

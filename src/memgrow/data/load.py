@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from memgrow.data.rows import DEFAULT_COLUMNS, Columns, Record, Table, option, r
 from memgrow.errors import DataError, SettingsError, counted, listed, was_or_were
 
 T = TypeVar("T")
+TEXT, PIECE = ".txt", 600  # a file of plain text, and the characters of it that are read together
 
 
 def draw(
@@ -150,10 +151,19 @@ def load_for_evaluation(
 ) -> Loaded:
     """Files as test parts, whatever their names say; of a file with a split column its test rows.
 
+    A .txt file is a text without messages, which causal language models are watched on.
+
     Of a file that the model in the folder `model` has learned, the test rows that were drawn then; if it has changed
     since, these cannot be told from the others.
     """
-    files = _each(paths)
+    every = _each(paths)
+    files, texts = [[path for path in every if (path.suffix == TEXT) == is_text] for is_text in (False, True)]
+    if texts:
+        rest = Loaded(Stream(()))
+        if files:
+            rest = load_for_evaluation(files, columns, domains, skip_empty=skip_empty, limit=limit, model=model)
+        read = [Domain(path.stem, test=read_plain_text(path)[:limit]) for path in texts]
+        return replace(rest, stream=Stream([*rest.stream, *read]))
     _check_files(files)
     noted = {path: one for path, one in (read_test_files(model) if model else {}).items() if one.drawn}
     known = {one.sha256: one for one in noted.values()}
@@ -174,6 +184,23 @@ def load_for_evaluation(
         notices.append(f"{path.name}: only its test rows are read, as the model has learned the others")
     whole = Stream(stream)
     return Loaded(Stream(whole[name] for name in _choose(whole.names, domains)), tuple(notices), found.warnings)
+
+
+def read_plain_text(path: Path) -> tuple[Example, ...]:
+    """A text in pieces of whole lines, of about `PIECE` characters: examples without a message."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as UTF-8 text ({error}): give another file") from error
+    pieces = [""]
+    for line in lines:
+        if len(pieces[-1]) + len(line) > PIECE and pieces[-1]:
+            pieces.append("")
+        pieces[-1] += f"{line}\n"
+    found = tuple(Example("", reply=piece) for piece in pieces if piece.strip())
+    if not found:
+        raise DataError(f"{path} is empty; give a text")
+    return found
 
 
 Groups = dict[tuple[str, str], list[Record]]  # by domain and part

@@ -38,6 +38,8 @@ def read_words(learner: Learner, example: Example) -> Reading:
 @torch.no_grad()
 def read_reply(learner: Learner, message: Example, answer: Answer) -> Reading:
     """The same for a message (text 0), in the encoder's banks, and the reply to it (text 1), in the decoder's."""
+    if not learner.trained().banks:
+        return Reading((), ())
     batch = collate(learner.encode([Example(message.text)], labeled=False), [0], learner.device)
     words, lengths = torch.tensor([answer.words or (0,)], device=learner.device), torch.tensor([len(answer.words)])
     encoder, decoder = learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)

@@ -163,7 +163,7 @@ def plan(stream: Stream, methods: Sequence[str], seeds: Sequence[int], settings:
     for name in names:
         find_method(name).check(settings.model)
         if any(domain.has_replies for domain in stream):
-            find_method(name).check_task(REPLY)
+            find_method(name).check_task(REPLY, settings.model)
     retraining = replace(settings, training=retraining_settings(settings.training, stream))
     runs = [Run(name, seed, retraining if name == RETRAINING else settings) for seed in seeds for name in names]
     labels = {label for domain in stream for label in domain.labels}

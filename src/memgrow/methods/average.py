@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from torch import Tensor
 
-from memgrow.methods.base import FinishedDomain, Method, Weights, old_part, option
+from memgrow.methods.base import FinishedDomain, Method, Weights, old_part, option, trained_weights
 from memgrow.models import Model, Tally
 
 SHARES = tuple(number / 20 for number in range(19))  # of the old weights, that keep="auto" tries: 0, 0.05, ..., 0.9
@@ -61,7 +60,7 @@ class Average(Method):
             tallies = dict(zip(SHARES, domain.evaluate(mixtures(domain.old, domain.model, SHARES)), strict=True))
             keep = choose_share({share: Figure.of(one) for share, one in tallies.items()})
             notes = {"keep": keep, "keep_chosen": "auto", "validation_after_averaging": tallies[keep].score}
-        move_back(_weights(domain.old), _weights(domain.model), notes["keep"])
+        move_back(trained_weights(domain.old), trained_weights(domain.model), notes["keep"])
         return notes
 
 
@@ -75,13 +74,9 @@ def move_back(old: Weights, new: Weights, share: float) -> None:
 
 def mixtures(old: Model, new: Model, shares: Sequence[float]) -> Iterator[Weights]:
     """The weights that `move_back` gives for each share."""
-    before, after = _weights(old), _weights(new)
+    before, after = trained_weights(old), trained_weights(new)
     after = {name: after[name].clone() for name in before}
     for share in shares:
         mixed = {name: weight.clone() for name, weight in after.items()}
         move_back(before, mixed, share)
         yield mixed
-
-
-def _weights(model: Model) -> dict[str, Tensor]:
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}

@@ -239,7 +239,14 @@ def keeps_rows(kind: type[Method]) -> bool:
 
 
 def everything(model: Model) -> Trainable:
-    return Trainable({name: WHOLE for name, _ in model.named_parameters()})
+    """All parameters; beside weights that stay, all additions."""
+    return Trainable(dict.fromkeys(trained_weights(model), WHOLE))
+
+
+def trained_weights(model: Model) -> Weights:
+    """The weights that domains train, by name."""
+    names = model.addition_names() or [name for name, _ in model.named_parameters()]
+    return {name: model.get_parameter(name).detach() for name in names}
 
 
 def new_parameters(old: Model | None, model: Model) -> Trainable | None:

@@ -4,21 +4,19 @@ The model keeps its shape: one set of weights holds what all domains have added.
 domain memory needs, the first domain trains additions, too: each then starts from the original encoder.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from memgrow.data.batches import Encoded
 from memgrow.methods.base import WHOLE, FinishedDomain, Method, Trainable, new_parameters, option
 from memgrow.methods.memory import IndependentOptions
-from memgrow.models import Model, PretrainedEncoder
+from memgrow.models import CausalModel, Model, PretrainedEncoder
+from memgrow.nn.lora import AdditionHook, LowRank
 
-SCALE = 2.0  # alpha / rank
 ADDITIONS = "additions"  # name of the submodule while a domain trains
 # Layers that are adapted, by their names within a Transformer layer: query, value and both layers of the perceptron.
 # In a family whose attention is not listed, all linear layers are adapted.
@@ -36,24 +34,6 @@ ADAPTED = frozenset(
 @dataclass(frozen=True)
 class LoRAOptions(IndependentOptions):
     rank: int = option(8, least=1)  # of the additions to the encoder's weights
-
-
-class LowRank(nn.Module):
-    """SCALE * up (down x). `up` starts at zero, so that nothing is added before training."""
-
-    def __init__(self, layer: nn.Linear, rank: int) -> None:
-        super().__init__()
-        drawn = torch.empty(rank, layer.in_features).uniform_(-1, 1) / math.sqrt(layer.in_features)
-        self.down = nn.Parameter(drawn.to(layer.weight))
-        self.up = nn.Parameter(layer.weight.new_zeros(layer.out_features, rank))
-
-    def forward(self, states: Tensor) -> Tensor:
-        # Autocast may hand on other dtypes.
-        return F.linear(SCALE * F.linear(states, self.down.to(states)), self.up.to(states))
-
-    def factors(self) -> tuple[Tensor, Tensor]:
-        """The factors, up @ down, of the matrix that is added to the layer's weight (out, in)."""
-        return SCALE * self.up, self.down
 
 
 def adapted_layers(model: Model) -> Iterator[nn.Linear]:
@@ -77,7 +57,7 @@ class LoRA(Method):
         self._hooks: list[Any] = []
 
     def start_domain(self, old: Model | None, model: Model, data: Encoded) -> Trainable | None:
-        if old is None and not self.options.independent:
+        if isinstance(model, CausalModel) or (old is None and not self.options.independent):
             return None
         pairs = [(layer, LowRank(layer, self.options.rank)) for layer in adapted_layers(model)]
         model.add_module(ADDITIONS, nn.ModuleList(addition for _, addition in pairs))
@@ -90,7 +70,7 @@ class LoRA(Method):
 
     @torch.no_grad()
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
-        if hasattr(domain.model, ADDITIONS):
+        if hasattr(domain.model, ADDITIONS) and not isinstance(domain.model, CausalModel):  # which keeps its own
             names = {id(parameter): name for name, parameter in domain.model.named_parameters()}
             additions = cast(nn.ModuleList, getattr(domain.model, ADDITIONS))
             for layer, addition in zip(adapted_layers(domain.model), additions, strict=True):
@@ -102,13 +82,3 @@ class LoRA(Method):
             self._hooks = []
             delattr(domain.model, ADDITIONS)
         return {"rank": self.options.rank}
-
-
-class AdditionHook:
-    """A forward hook that adds the output of a low-rank module. Unlike a closure it can be copied."""
-
-    def __init__(self, addition: LowRank) -> None:
-        self.addition = addition
-
-    def __call__(self, layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
-        return output + cast(Tensor, self.addition(inputs[0]))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, cast
 from memgrow.data.batches import Encoded
 from memgrow.errors import SettingsError
 from memgrow.methods.base import FinishedDomain, Method, option
-from memgrow.models import Classifier, Model, PretrainedEncoder
+from memgrow.models import CausalModel, Classifier, Model, PretrainedEncoder
 from memgrow.models.domain_memory import DomainMemory
 
 
@@ -35,7 +35,7 @@ class Memory(Method):
     about = "each domain's weights are kept and answer its texts where later domains conflict"
     Options: ClassVar[type] = MemoryOptions
     options: MemoryOptions
-    tasks = ("text", "pair")
+    tasks = ("text", "pair")  # and replies of a causal language model
     finish_order = 2
 
     def __init__(self, options: MemoryOptions) -> None:
@@ -43,7 +43,7 @@ class Memory(Method):
         self._base: PretrainedEncoder | None = None  # of a first domain, while it trains
 
     def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
-        if isinstance(old, Classifier) and old.memory is None:
+        if isinstance(old, Classifier | CausalModel) and old.memory is None:
             raise SettingsError(
                 "a domain memory starts with the first domain, and this model has learned without one: start a new "
                 "model, or use a method without memory"
@@ -65,6 +65,10 @@ class Memory(Method):
         if options.independent:
             assert base is not None
             model.memory = DomainMemory.alone(model, base=base, added=domain.added, **known)
+            return {}
+        if isinstance(model, CausalModel):
+            encoder = model.encoder.bare() if base is None else base
+            model.memory = DomainMemory.grown(old, model, validation=None, base=encoder, read="always", **known)
             return {}
         read = options.read_entries
         if read == "auto":

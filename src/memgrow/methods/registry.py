@@ -19,12 +19,13 @@ from memgrow.methods.progress_compress import CompressOptions, ProgressCompress
 from memgrow.methods.rehearsal import Rehearsal, RehearsalOptions
 from memgrow.methods.ridge import Ridge, RidgeOptions
 from memgrow.methods.si import SIOptions, SynapticIntelligence
-from memgrow.models import ModelSettings
+from memgrow.models import CausalSettings, ModelSettings
 
 Grows = Literal["words", "slots", "hidden", "column"]
 # Chosen by the protocol in research/which_method.
 RECOMMENDED = "finetune+vocab"
 RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "finetune+ema+memory", "finetune+vocab+ema"
+RECOMMENDED_FOR_CAUSAL = "lora"
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,14 @@ class MethodSpec:
         """Refuse a model that this method does not work with."""
         if any(part.needs_encoder for part in self.parts) and not settings.is_pretrained:
             raise SettingsError(f"{self.name} needs a pretrained encoder: give one (--encoder), or use another method")
+        if isinstance(settings, CausalSettings):
+            if self.grows or not set(self.parts) <= CAUSAL_PARTS:
+                raise SettingsError(
+                    f"{self.name} does not work on a causal language model: use lora, finetune, ewc, si, imm or "
+                    "rehearsal, with +ema, +average or +memory"
+                )
+            if self.trains_base and self.keeps_memory:
+                raise SettingsError(f"{self.name}: a domain memory keeps the additions of LoRA: use lora+memory")
         lacking = [GROWN[what] for what in self.grows if what not in settings.grows]
         if lacking:
             raise SettingsError(
@@ -122,15 +131,21 @@ class MethodSpec:
                 "method, such as finetune, or the encoder lstm"
             )
 
-    def check_task(self, task: str) -> None:
+    @property
+    def trains_base(self) -> bool:
+        """Whether the pretrained weights of a causal language model train, in place of low-rank additions."""
+        return self.name.split("+")[0] == "finetune"
+
+    def check_task(self, task: str, settings: ModelSettings) -> None:
         """Refuse a task that this method does not work with."""
         for part in self.parts:
-            if task not in part.tasks:
+            if task not in part.tasks and not isinstance(settings, CausalSettings):
                 raise SettingsError(
                     f"{self.name} needs labels, and replies have none: use another method, such as finetune+vocab"
                 )
 
 
+CAUSAL_PARTS = {LoRA, EMA, JointEMA, Average, EWC, ModeIMM, SynapticIntelligence, Rehearsal, Memory}
 GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column": "columns"}
 BASE_LETTERS = {
     "finetune": "F",

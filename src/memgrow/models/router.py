@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.data.batches import Batch, Encoded
-from memgrow.models.base import read_all
-from memgrow.models.transformer import PretrainedEncoder
+from memgrow.models.base import Encoder, read_all
 
 BUCKETS, HASH_FACTOR = 8192, 40503  # token ids are spread over buckets by an odd factor: an id below 8,192 has its own
 LEAST_TEXTS = 3  # a bucket that fewer texts of a domain have counts as empty: it could name a single person
@@ -29,7 +28,7 @@ EXACT_SHARE = 1000 / 128  # distinct texts for each number of a mean that needs 
 KEY, VARIANCE, TEXTS = "key", "variance", "texts"  # of vectors around the means, and texts of each mean
 
 
-def key_of(data: Encoded, base: PretrainedEncoder | None, private: bool) -> dict[str, Tensor]:
+def key_of(data: Encoded, base: Encoder | None, private: bool) -> dict[str, Tensor]:
     """The key of a domain; `base` is the encoder that was there before the first domain."""
     if base is None:
         return {KEY: token_counts(data)}
@@ -67,14 +66,16 @@ def scores_by_words(data: Encoded, keys: Sequence[Mapping[str, Tensor]]) -> Tens
 # Vectors
 
 
-def features(base: PretrainedEncoder, data: Encoded) -> Tensor:
+def features(base: Encoder, data: Encoded) -> Tensor:
     """The vectors of examples (examples, width) by the encoder; those of a pair's texts side by side."""
+    if data.answered:  # a message is routed before it has a reply
+        data = Encoded([texts[:1] for texts in data.texts], data.labels)
     texts = len(data.texts[0]) if len(data) else 1
 
     def vectors(batch: Batch) -> Tensor:
         return torch.cat(base(batch.words, batch.lengths).chunk(texts), -1)
 
-    return read_all(base, data, vectors, texts * base.width)
+    return read_all(base, data, vectors, texts * sum(base.sizes))
 
 
 def distinct_texts(data: Encoded) -> dict[bytes, int]:

@@ -28,6 +28,8 @@ def tokenize_for(
     """Examples as the tokens that the encoder of these settings reads: words, or numbers of word pieces."""
     if files is None:
         return tokenize_examples(examples, max_words, word_tokenizer(settings))
+    if files.chat is not None:
+        return chat_of(files).tokenize(examples, max_tokens(max_words, files))
     return tokenizer_of(files).tokenize(examples, max_tokens(max_words, files), settings.joins_pairs)
 
 
@@ -91,6 +93,22 @@ class PieceTokenizer:
     def pieces(self, numbers: Sequence[int]) -> list[str]:
         return [self._tokenizer.id_to_token(number) or "?" for number in numbers]
 
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Texts as numbers, whole and without special pieces."""
+        with self._lock, _model_errors():
+            self._tokenizer.no_truncation()
+            found = self._tokenizer.encode_batch_fast([*map(_without_surrogates, texts)], add_special_tokens=False)
+        return [one.ids for one in found]
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        with _model_errors():
+            return str(self._tokenizer.decode(list(numbers), skip_special_tokens=True))
+
+    def with_specials(self) -> Any:
+        """The library's tokenizer, which reads special pieces that a text spells out."""
+        self._tokenizer.encode_special_tokens = False
+        return self._tokenizer
+
     def tokenize(self, examples: Sequence[Example], longest: int, joins_pairs: bool) -> Tokenized:
         """Examples as numbers, at most `longest` for each row: a text, or a pair that is read as one.
 
@@ -112,6 +130,74 @@ class PieceTokenizer:
         cut = sum(bool(encoding.overflowing) for encoding in encodings)
         grouped = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
         return Tokenized(grouped, [example.label for example in examples], cut, numbered=True)
+
+
+class ChatTokenizer:
+    """Messages and replies for a causal language model, by its chat template where it has one."""
+
+    def __init__(self, files: EncoderFiles) -> None:
+        chat = json.loads(files.chat or "{}")
+        self._pieces, specials = tokenizer_of(files), PieceTokenizer(files.tokenizer).with_specials()
+        ends = [specials.token_to_id(chat.get("eos_token") or ""), chat.get("eos_token_id")]
+        self.end: int = next((number for number in ends if isinstance(number, int)), -1)
+        if self.end < 0:
+            raise ModelError(f"{files.name} has no token for the end of a text (eos_token): choose another model")
+        start = specials.token_to_id(chat.get("bos_token") or "")
+        self.start: int = self.end if start is None else start  # before a text that is no reply
+        # The template is filled in once. So a message that spells out a special token is only a message about it.
+        before, after = "", "\n"
+        if template := chat.get("chat_template"):
+            before, _, after = _rendered(template, chat).partition(MARK)
+        with _model_errors():
+            self.before: list[int] = specials.encode(before, add_special_tokens=not template).ids
+            self.after: list[int] = specials.encode(after, add_special_tokens=False).ids
+
+    def tokenize(self, examples: Sequence[Example], longest: int) -> Tokenized:
+        """Prompts, and with replies these and their ends, at most `longest` tokens together: a message keeps its end.
+
+        An example without a message is a text that is no reply.
+        """
+        room = longest - len(self.before) - len(self.after)
+        if room < 2:
+            raise SettingsError(
+                f"max_words must be at least {longest - room + 2}, not {longest}: others are the prompt"
+            )
+        messages = self._pieces.encode([example.text for example in examples])
+        replies = self._pieces.encode([example.reply or "" for example in examples])
+        texts, cut = list[tuple[list[int], ...]](), 0
+        for example, message, reply in zip(examples, messages, replies, strict=True):
+            if not example.text:
+                texts.append(([self.start], (reply or [self.end])[: longest - 1]))
+                continue
+            said = [] if example.reply is None else [*reply, self.end][: max(room // 2, room - len(message))]
+            kept = message[max(0, len(message) + len(said) - room) :]
+            cut += len(kept) < len(message) or (example.reply is not None and len(said) <= len(reply))
+            prompt = [*self.before, *kept, *self.after]
+            texts.append((prompt,) if example.reply is None else (prompt, said))
+        answered = any(example.reply is not None for example in examples)
+        return Tokenized(texts, [None] * len(texts), cut, answered, numbered=True)
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        return self._pieces.decode(numbers).strip()
+
+
+MARK = "MESSAGE-8c1f"  # stands for a message in a chat template
+
+
+def _rendered(template: str, chat: dict[str, Any]) -> str:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    tokens = {name: chat.get(name) or "" for name in ("bos_token", "eos_token")}
+    message = {"role": "user", "content": MARK}
+    try:
+        (text,), _ = render_jinja_template(
+            [[message]], chat_template=template, add_generation_prompt=True, date_string="1 January 2026", **tokens
+        )
+    except Exception as error:  # a template is a program
+        raise ModelError(f"the chat template cannot be used ({brief(error)}): fetch the model again") from error
+    if text.count(MARK) != 1:
+        raise ModelError("the chat template does not show a message once: use a model with another template, or none")
+    return str(text)
 
 
 def _growth(step: Any) -> float:
@@ -149,6 +235,11 @@ def _without_surrogates(text: str) -> str:
 
 def tokenizer_of(files: EncoderFiles) -> PieceTokenizer:
     return _built(files.tokenizer)
+
+
+@lru_cache(maxsize=4)
+def chat_of(files: EncoderFiles) -> ChatTokenizer:
+    return ChatTokenizer(files)
 
 
 @lru_cache(maxsize=4)

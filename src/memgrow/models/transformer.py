@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from memgrow.data.batches import Encoded, by_length, collate, token_mask
 from memgrow.data.disk import stored_shapes
 from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
-from memgrow.models.base import Encoder, PretrainedSettings
+from memgrow.models.base import CAUSAL, Encoder, PretrainedSettings
 from memgrow.models.hub import WORKS, EncoderFiles, encoders_extra, unfit
 from memgrow.models.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
@@ -275,7 +275,7 @@ class _MemoryHook:
 @lru_cache(maxsize=4)
 def config_of(text: str) -> Any:
     values = json.loads(text)
-    with _transformers("the encoder") as library:
+    with quiet_transformers("the encoder") as library:
         return library.AutoConfig.for_model(values.pop("model_type"), **values)
 
 
@@ -287,18 +287,19 @@ def max_length(config: Any) -> int:
 
 
 def build_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
-    with _transformers(files.name) as library:
-        return cast(nn.Module, library.AutoModel.from_config(**_options(files, settings)))
+    with quiet_transformers(files.name) as library:
+        return cast(nn.Module, _auto_class(library, settings).from_config(**_options(files, settings)))
 
 
 def load_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
     assert files.weights is not None
-    with _transformers(files.name) as library:
+    with quiet_transformers(files.name) as library:
         with torch.device("meta"):  # a configuration of a few bytes can ask for any amount of memory
-            needed = sum(one.numel() for one in library.AutoModel.from_config(**_options(files, settings)).parameters())
+            empty = _auto_class(library, settings).from_config(**_options(files, settings))
+            needed = sum(one.numel() for one in empty.parameters())
         if needed > (stored := sum(map(math.prod, stored_shapes(files.weights).values()))):
             raise unfit(f"it needs {needed:,} weights, and there are {stored:,}")
-        backbone, loaded = library.AutoModel.from_pretrained(
+        backbone, loaded = _auto_class(library, settings).from_pretrained(
             files.weights.parent,
             local_files_only=True,
             use_safetensors=True,
@@ -310,6 +311,10 @@ def load_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Modul
     if wrong := sorted({*loaded["missing_keys"], *mismatched}):
         raise ModelError(f"{files.name}: {wrong[0]} does not fit its config.json; fetch the encoder again")
     return cast(nn.Module, backbone)
+
+
+def _auto_class(library: Any, settings: PretrainedSettings) -> Any:
+    return library.AutoModelForCausalLM if settings.cell == CAUSAL else library.AutoModel
 
 
 def _options(files: EncoderFiles, settings: PretrainedSettings) -> dict[str, Any]:
@@ -326,7 +331,7 @@ def _options(files: EncoderFiles, settings: PretrainedSettings) -> dict[str, Any
 
 
 @contextmanager
-def _transformers(name: str) -> Iterator[Any]:
+def quiet_transformers(name: str) -> Iterator[Any]:
     """Within, the library transformers shows nothing, leaves random numbers alone, and its errors are ModelErrors."""
     with encoders_extra():
         import transformers

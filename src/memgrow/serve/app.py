@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, StreamingResponse
 from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -22,6 +22,7 @@ from memgrow import __version__
 from memgrow.data.disk import finite
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.evaluation.model_tables import LIMITS
+from memgrow.models import REPLY, CausalModel
 from memgrow.serve import schemas
 from memgrow.serve.guard import Guard
 from memgrow.serve.jobs import JobQueue
@@ -129,6 +130,16 @@ def _reading(service: Service) -> APIRouter:
     async def explain(body: schemas.ExplainRequest, request: Request) -> Response:
         """Predict one text, and show for each of its words which domain's slots it reads."""
         return await respond(request, [body.input], top_k=body.top_k, explain=True)
+
+    @routes.post("/stream")
+    async def stream(body: schemas.StreamRequest) -> Response:
+        """A reply of a causal language model as server-sent events: pieces of text, then the whole reply."""
+        if not isinstance(service.publisher.current.learner.model, CausalModel):
+            raise SettingsError("only causal language models stream replies: use /predict")
+        (example,) = schemas.to_examples([body.input], REPLY, service.settings)
+        sampling = {"max_words": body.max_tokens, "temperature": body.temperature, "top_p": body.top_p}
+        events = service.batcher.stream(example, **sampling)
+        return StreamingResponse(events, media_type="text/event-stream")
 
     async def respond(request: Request, inputs: list[str | dict[str, str]], **options: Any) -> Response:
         examples = schemas.to_examples(inputs, service.publisher.current.learner.task, service.settings)

@@ -8,7 +8,7 @@ import asyncio
 import heapq
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -74,6 +74,19 @@ class Batcher:
         except TimeoutError:
             seconds = f"{self._settings.answer_seconds:g} seconds"
             raise HTTPException(503, f"no answer within {seconds}: send less") from None
+
+    async def stream(self, example: Example, **sampling: Any) -> AsyncIterator[str]:
+        """The reply to a message as events, while it is written. It takes its turn with the batches."""
+        loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+        def put(piece: str | None) -> None:
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        model = self._current()
+        work = loop.run_in_executor(self._pool, model.stream, example, put, sampling)
+        while (piece := await pieces.get()) is not None:
+            yield f"data: {json.dumps({'text': piece})}\n\n"
+        yield f"data: {json.dumps({**model.identity, **await work})}\n\n"
 
     def _next_batch(self) -> None:
         self._is_busy = bool(batch := self._take())

@@ -18,7 +18,7 @@ from memgrow.serve.service import Service
 from memgrow.serve.settings import MIB
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-READING = ("/predict", "/explain")  # POST requests that change nothing
+READING = ("/predict", "/explain", "/stream")  # POST requests that change nothing
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "

@@ -7,7 +7,7 @@ reference. A batch that is being computed keeps the model it began with, so that
 import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from memgrow import __version__
 from memgrow.data import Example
 from memgrow.data.disk import finite
-from memgrow.errors import ModelError, listed
+from memgrow.errors import MemgrowError, ModelError, listed
 from memgrow.evaluation.attention import read_reply, read_words
 from memgrow.evaluation.drift import DriftMonitor
 from memgrow.evaluation.model_tables import about, verdict_of
@@ -64,6 +64,16 @@ class ServedModel:
         for start in range(0, len(examples), chunk):
             for one in self.learner.predict(examples[start : start + chunk]):
                 yield {"label": one.label, "probabilities": one.probabilities}
+
+    def stream(self, example: Example, put: Callable[[str | None], None], sampling: dict[str, Any]) -> dict[str, Any]:
+        """A reply, whose pieces `put` gets while it is written, and None at its end."""
+        try:
+            (reply,) = self.learner.reply([example], on_text=put, **sampling)
+            return {"reply": reply.text, "ended": reply.ended}
+        except MemgrowError as error:
+            return {"detail": str(error)}
+        finally:
+            put(None)
 
     def explain(self, example: Example) -> dict[str, Any]:
         """The prediction, and for each word how much attention the slots of each domain get."""

@@ -52,6 +52,15 @@ class ExplainRequest(Body):
     top_k: TopK = None
 
 
+class StreamRequest(Body):
+    """A message to reply to, and how."""
+
+    input: Input
+    max_tokens: Annotated[int, Field(ge=1, le=1000)] = 40
+    temperature: Annotated[float, Field(gt=0, le=10)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+
+
 class RollbackRequest(Body):
     """The version to go back to; by default the previous one."""
 

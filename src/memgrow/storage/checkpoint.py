@@ -23,7 +23,8 @@ from memgrow.evaluation.history import History
 from memgrow.methods import MethodSettings, find_method
 from memgrow.methods.rehearsal import pack_rows, unpack_rows
 from memgrow.models import Model, ModelSettings, check_numbers, rebuild, settings_from_json
-from memgrow.models.hub import EncoderFiles
+from memgrow.models.base import CAUSAL
+from memgrow.models.hub import CHAT, EncoderFiles
 from memgrow.storage.folder import ModelFolder, VersionFolder, read_settled
 from memgrow.training.checks import check_examples
 from memgrow.training.settings import LearnerConfig, LearnerState, TrainingSettings
@@ -83,6 +84,8 @@ def write_files(folder: Path, config: LearnerConfig, state: LearnerState, bases:
         write_new(folder / name, pack_json(value))
     if config.encoder is not None:
         texts = {**config.encoder.licences, ENCODER: config.encoder.config, TOKENIZER: config.encoder.tokenizer}
+        if config.encoder.chat is not None:
+            texts[CHAT] = config.encoder.chat
         for name, text in texts.items():
             write_new(folder / name, text)
     if tensors := state.method_state.state_dict():
@@ -288,4 +291,6 @@ def _read_summary(version: VersionFolder, name: str, kind: type[Summary], expect
 def _read_encoder(version: VersionFolder, settings: Mapping[str, Any]) -> EncoderFiles:
     model = settings["model"]
     licences = {name: version.text(name) for name in settings["licences"]}
-    return EncoderFiles(model["encoder"], version.text(ENCODER), version.text(TOKENIZER), model["weights"], licences)
+    texts = version.text(ENCODER), version.text(TOKENIZER)
+    chat = version.text(CHAT) if model["cell"] == CAUSAL else None
+    return EncoderFiles(model["encoder"], *texts, model["weights"], licences, chat=chat)

@@ -18,12 +18,12 @@ from memgrow.evaluation.drift import Reference, summarize
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Row, Stage
 from memgrow.methods import FinishedDomain, MethodSpec
 from memgrow.methods.base import Weights, newly_trained
-from memgrow.models import REPLY, Classifier, Model, PretrainedEncoder, Tally, build
+from memgrow.models import REPLY, CausalModel, CausalSettings, Classifier, Model, PretrainedEncoder, Tally, build
 from memgrow.models.recurrent import first_vectors
 from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, distributed, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
-from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
+from memgrow.training.checks import TEXTS, StageData, is_plain_text, label_warnings, labels_in, majority
 from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, ResumeFolder, Step
 from memgrow.training.settings import LearnerConfig, LearnerState
@@ -124,6 +124,11 @@ def _adapt(
     if config.method.keeps_rows:
         _note_rows(config, state, stage, progress)
 
+    plain = {one_name: one for one_name, one in tested.items() if is_plain_text(one)}
+    before_texts = _scores_of_texts(config, model if old is None else old, plain)
+    if old is None and options.max_forgetting is not None:
+        before |= before_texts
+
     # Train.
     trained = trainable.count(model)
     batches = -(-len(training) // config.training.batch)
@@ -174,8 +179,13 @@ def _adapt(
             history=copy.deepcopy(state.history),
         )
         scores = {name: next_state.score(config, domain) for name, domain in tested.items()}
-        if options.max_forgetting is not None:
-            _check_forgetting(stage.name, before, scores, allowed=options.max_forgetting, resume=resume)
+        if before_texts:
+            note["texts_before"] = before_texts  # 1 / perplexity of watched texts
+            for text, score in before_texts.items():
+                progress.note(f"{text}: perplexity {1 / score:.4g} before {stage.name}, {1 / scores[text]:.4g} after")
+        if (limit := options.max_forgetting) is not None:
+            replies = stage.task == REPLY
+            _check_forgetting(stage.name, before, scores, allowed=limit, resume=resume, replies=replies)
         record = Stage(
             learned=stage.learned,
             method=config.method.name,
@@ -200,6 +210,13 @@ def _adapt(
         return _with_statistics(config, state, next_state, stage, validation), record
 
 
+def _scores_of_texts(config: LearnerConfig, model: Model, texts: Mapping[str, Domain]) -> dict[str, float]:
+    """1 / perplexity of texts without messages."""
+    if texts and not isinstance(model, CausalModel):
+        raise SettingsError(f"only a causal language model reads a plain text: leave {listed(texts)} out of --watch")
+    return {name: model.score(encode(config.tokenize(one.test), Vocabulary())) for name, one in texts.items()}
+
+
 def _note_tests(history: History, tested: Mapping[str, Domain]) -> None:
     """Record what is known of test examples beside their scores."""
     history.baseline |= {name: majority(domain.test)[1] for name, domain in tested.items()}
@@ -208,12 +225,20 @@ def _note_tests(history: History, tested: Mapping[str, Domain]) -> None:
 
 def check_learnable(config: LearnerConfig, stage: StageData) -> None:
     """Refuse a stage that the method or the model cannot learn."""
-    if stage.task == REPLY and config.model.is_pretrained:
+    causal = isinstance(config.model, CausalSettings)
+    if stage.task == REPLY and config.model.is_pretrained and not causal:
         raise SettingsError(
-            f"{stage.name} has replies, and a pretrained encoder predicts labels: give rows with labels, or leave the "
-            "encoder out"
+            f"{stage.name} has replies, and a pretrained encoder predicts labels: give rows with labels, or name a "
+            "causal language model (--encoder smollm2), or gru"
         )
-    config.method.check_task(stage.task)
+    config.method.check_task(stage.task, config.model)
+    if causal and stage.task != REPLY:
+        raise SettingsError(
+            f"{stage.name} has labels, and a causal language model learns replies: give rows with replies, or leave "
+            "the encoder out"
+        )
+    if causal and config.options.independent:
+        raise SettingsError("independent domains are for encoders: leave independent out with a causal language model")
     if distributed.process_count() > 1 and any(part.needs_whole_batches for part in config.method.parts):
         raise SettingsError(f"{config.method.name} trains in one process only: start it without accelerate or torchrun")
 
@@ -248,15 +273,20 @@ def _grow(
             domain=stage.name,
             files=config.encoder,
             base=options.base,
-        ).to(options.device)
+        )
+        _add_low_rank(model, config)
+        model.to(options.device)
         if model.word_vectors is not None:
             with torch.no_grad():
                 model.word_vectors.weight[len(vocabulary) - words.stored :] = rows.to(options.device)
         hidden = 0 if settings.is_pretrained else next(iter(model.encoder.hidden_units), settings.hidden)
         return model, Grew(settings.slots, hidden, words.stored, 1)
-    model = copy.deepcopy(old)
-    if isinstance(model, Classifier):
+    # Pretrained weights that stay as they are belong to both.
+    kept = () if config.method.trains_base or not old.addition_names() else old.encoder.pretrained_parameters()
+    model = copy.deepcopy(old, {id(one): one for one in kept})
+    if isinstance(model, Classifier | CausalModel):
         model.memory = None  # a domain trains without it; the method adds an entry afterwards
+    _add_low_rank(model, config)
     labels = len(stage.labels) - old.labels if isinstance(old, Classifier) else 0
     slots, hidden = _growth_sizes(config, model, config.method)
     model.grow(slots=slots, hidden=hidden, domain=stage.name, words=rows, labels=labels)
@@ -264,6 +294,21 @@ def _grow(
         slots, hidden = settings.slots, settings.hidden
         model.add_column(hidden, slots, stage.name)
     return model, Grew(slots, hidden, words.stored, int("column" in config.method.grows), labels)
+
+
+def _add_low_rank(model: Model, config: LearnerConfig) -> None:
+    """The matrices that train in a causal language model, unless its own weights do."""
+    if not isinstance(model, CausalModel):
+        return
+    if config.method.trains_base and model.rank:
+        raise SettingsError(
+            f"this model's domains are in additions of LoRA, which {config.method.name} has not: use lora"
+        )
+    if model.rank not in (0, config.options.rank):
+        raise SettingsError(f"this model's additions have rank {model.rank}: leave rank out, or start a new model")
+    if not config.method.trains_base and not model.rank:
+        model.add_low_rank(config.options.rank)
+        model.additions.to(model.device)
 
 
 def _growth_sizes(config: LearnerConfig, model: Model, method: MethodSpec) -> tuple[int, int]:
@@ -327,7 +372,7 @@ def _with_statistics(
 def _scores_to_keep(
     config: LearnerConfig, state: LearnerState, tested: Mapping[str, Domain], options: AdaptOptions
 ) -> dict[str, float]:
-    """Accuracy, before this domain, of what `max_forgetting` protects: learned domains, and others only watched."""
+    """The score, before this domain, of what `max_forgetting` protects: learned domains, and others only watched."""
     if options.max_forgetting is None or state.model is None:
         return {}
     learned = state.history.domains
@@ -340,15 +385,29 @@ def _scores_to_keep(
 
 
 def _check_forgetting(
-    name: str, before: Mapping[str, float], after: Mapping[str, float], *, allowed: float, resume: ResumeFolder
+    name: str,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    *,
+    allowed: float,
+    resume: ResumeFolder,
+    replies: bool = False,
 ) -> None:
-    lost = {domain: 100 * (score - after[domain]) for domain, score in before.items()}
+    # Of replies, scores are 1 / perplexity, which is limited in percent.
+    lost = {
+        domain: 100 * (score / max(after[domain], 1e-12) - 1 if replies else score - after[domain])
+        for domain, score in before.items()
+    }
     worse = sorted((domain for domain in lost if lost[domain] > allowed + ROUNDING), key=lambda one: -lost[one])
     if not worse:
         return
     resume.clear()
     details = "; ".join(
-        f"{one} falls from {100 * before[one]:.1f} to {100 * after[one]:.1f} ({lost[one]:.1f} points)" for one in worse
+        f"the perplexity of {one} rises from {1 / before[one]:.4g} to {1 / max(after[one], 1e-12):.4g} "
+        f"({lost[one]:.1f}%)"
+        if replies
+        else f"{one} falls from {100 * before[one]:.1f} to {100 * after[one]:.1f} ({lost[one]:.1f} points)"
+        for one in worse
     )
     raise ForgettingError(
         f"{name} was learned and not kept: {details}, and at most {allowed:g} may be lost. The model is unchanged. "
@@ -371,7 +430,12 @@ def _note_data(
     later: bool,
     progress: Progress,
 ) -> None:
-    if tokens.cut:
+    if tokens.cut and isinstance(config.model, CausalSettings):
+        progress.note(
+            f"{stage.name}: {counted(tokens.cut, 'row')} longer than {config.max_tokens} tokens: messages keep "
+            "their end, replies their beginning"
+        )
+    elif tokens.cut:
         unit = config.model.token_name
         progress.note(
             f"{stage.name}: only the first {config.max_tokens} {unit} are read of {counted(tokens.cut, 'text')}"

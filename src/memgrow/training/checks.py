@@ -107,8 +107,13 @@ def check_watched(watched: Iterable[Domain], *stages: StageData) -> None:
     """Check the test examples of domains that are evaluated but not learned. Unknown labels are allowed there."""
     checked = {id(domain) for stage in stages for domain in stage.domains}
     for domain in watched:
-        if id(domain) not in checked:
+        if id(domain) not in checked and not is_plain_text(domain):
             check_examples(domain.test, stages[-1].task, (*stages[-1].labels, *labels_in(domain.test)))
+
+
+def is_plain_text(domain: Domain) -> bool:
+    """Whether a watched domain is a text without messages: see `load_for_evaluation`."""
+    return bool(domain.test) and all(not example.text and example.reply for example in domain.test)
 
 
 def domains_of_stage(

@@ -116,12 +116,14 @@ def train(
             batch = collate(data, part or indices[:1], model.device)
             scale_rates(optimizer, settings.rate_factor(epoch * batches + done - 1, batches))
             optimizer.zero_grad(set_to_none=True)
-            output = model.training_step(batch)
-            extra = method.loss(model, batch, output.logits)  # not part of the loss that progress shows
-            loss = output.loss if extra is None else output.loss + extra
-            loss.backward()  # type: ignore[no-untyped-call]
-            seen = torch.full_like(output.total, output.seen)
-            sums = torch.stack((output.total, output.right.to(output.total), seen))
+            sums = torch.zeros_like(running)
+            for piece, share in model.parts(batch):
+                output = model.training_step(piece)
+                extra = method.loss(model, piece, output.logits)  # not part of the loss that progress shows
+                loss = output.loss if extra is None else output.loss + extra
+                (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
+                seen = torch.full_like(output.total, output.seen)
+                sums += torch.stack((output.total, output.right.to(output.total), seen))
             running += distributed.average_gradients(parameters.values(), sums * bool(part))
             trainable.mask_gradients(model)
             nn.utils.clip_grad_norm_(parameters.values(), settings.clip)

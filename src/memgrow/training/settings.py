@@ -19,6 +19,7 @@ from memgrow.evaluation.drift import Reference
 from memgrow.evaluation.history import History
 from memgrow.methods import (
     RECOMMENDED,
+    RECOMMENDED_FOR_CAUSAL,
     RECOMMENDED_FOR_ENCODERS,
     RECOMMENDED_FOR_REPLIES,
     CombinedMethod,
@@ -26,9 +27,9 @@ from memgrow.methods import (
     MethodSpec,
 )
 from memgrow.methods.base import check_options, option
-from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings
+from memgrow.models import CausalModel, CausalSettings, Classifier, Model, ModelSettings, PretrainedSettings
 from memgrow.models.domain_memory import DomainMemory
-from memgrow.models.hub import DEFAULT_ENCODER, EncoderFiles, public_name
+from memgrow.models.hub import DEFAULT_ENCODER, EncoderFiles, is_causal, public_name
 from memgrow.models.tokenizer import max_tokens, tokenize_for
 from memgrow.nn import LAYERS
 
@@ -137,7 +138,7 @@ class LearnerState:
     @property
     def memory(self) -> DomainMemory | None:
         """The domain memory, if the model has one."""
-        return self.model.memory if isinstance(self.model, Classifier) else None
+        return self.model.memory if isinstance(self.model, Classifier | CausalModel) else None
 
     def calibrated_logits(self, data: Encoded, domain: str | None = None) -> Tensor:
         """Logits whose softmax is calibrated, each by the temperature of the domain whose weights answer."""
@@ -170,6 +171,10 @@ class Defaults:
 FINE_TUNING = TrainingSettings(
     rate=5e-5, new_rate=1e-3, warm_up=50, schedule="linear", epochs=5, max_words=256, clip=1.0
 )
+
+# A causal language model learns a new way to reply from few rows, and soon learns these by heart.
+CAUSAL_TUNING = replace(FINE_TUNING, new_rate=1e-3, warm_up=20, epochs=3, batch=16)
+
 # A recurrent network: words found in a single document, such as names and numbers, are not stored. Patience depends on
 # the number of validation examples.
 RECURRENT = TrainingSettings(min_documents=2, patience="auto")
@@ -191,7 +196,10 @@ PAPER_REPLIES = replace(PAPER, method=RECOMMENDED_FOR_REPLIES)
 def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False) -> Defaults:
     """The defaults for a model's settings or for a pretrained encoder; with neither, for a recurrent network."""
     if isinstance(model, str | Path):
-        model = PretrainedSettings(encoder=str(model))
+        model = (CausalSettings if is_causal(str(model)) else PretrainedSettings)(encoder=str(model))
+    if isinstance(model, CausalSettings):
+        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200)
+        return Defaults(RECOMMENDED_FOR_CAUSAL, model, CAUSAL_TUNING, options)
     if isinstance(model, PretrainedSettings):
         options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200, compress_rate=5e-5)
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto", select="last"), options)
@@ -222,7 +230,8 @@ def defaults_for_new(
 def sizes_line(model: ModelSettings, training: TrainingSettings, rows: int, closed_form: bool = False) -> str:
     """One line that tells what a new model is and how it trains on so many rows first."""
     if isinstance(model, PretrainedSettings):
-        what = f"encoder {public_name(model.encoder)}"
+        kind = "language model" if isinstance(model, CausalSettings) else "encoder"
+        what = f"{kind} {public_name(model.encoder)}"
     else:
         name = f"bidirectional {model.cell.upper()}" if model.bidirectional else model.cell.upper()
         what = f"{name}, embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}"
