@@ -2,8 +2,8 @@
 
 DATA is the folder of the corpus sentiment. An attacker has a statistic of some texts and knows other texts of the same
 kind. Membership: a score of texts should not separate those that were used from others (AUC 0.5). Inversion: a beam
-search over words should not find a text that the domain has many times. Names of statistics after DATA: membership by
-these alone is measured again.
+search over words should not find a text that the domain has many times. Names of statistics after DATA: these alone
+are attacked again.
 """
 
 import json
@@ -30,14 +30,18 @@ from memgrow.models import PretrainedEncoder, PretrainedSettings
 from memgrow.models.hub import find_encoder
 from memgrow.models.router import (
     BUCKETS,
+    COUNT_NOISE,
     KEY,
+    LEAST_DEVIATIONS,
     LEAST_GROUP,
+    LEAST_TEXTS,
+    NOISE,
+    TEXTS,
     VARIANCE,
     buckets_of,
     features,
     gaussian_key,
     private_key,
-    scores_by_vectors,
     token_counts,
 )
 
@@ -129,6 +133,18 @@ def as_encoded(indices: Sequence[int], labels: Sequence[int]) -> Encoded:
     return Encoded([((index,),) for index in indices], list(labels))
 
 
+def noise_aware(key: Mapping[str, Tensor], given: Tensor, others: Tensor) -> Tensor:
+    """Likelihood ratios (vectors, means) of a mean that a vector is part of or not, its noise included."""
+    centre, covariance = others.mean(0), others.T.cov()
+    texts, noise = float(key[TEXTS].double().mean()), float(key.get(NOISE, torch.zeros(1)))
+    ridge = noise + 1e-6 * float(covariance.diagonal().mean())
+    inverse = torch.linalg.inv(covariance / texts + ridge * torch.eye(len(covariance), dtype=torch.double))
+    part = (given - centre) / texts  # what a text adds to a mean
+    along = part @ inverse
+    ratios: Tensor = along @ (key[KEY].double() - centre).T - 0.5 * (along * part).sum(1, keepdim=True)
+    return ratios
+
+
 def by_key(key: Mapping[str, Tensor], given: Tensor, others: Tensor) -> Scores:
     """Scores of vectors by a key; `others` are the attacker's vectors."""
     usual, means = whitening(others.T.cov()), key[KEY].double()
@@ -137,6 +153,7 @@ def by_key(key: Mapping[str, Tensor], given: Tensor, others: Tensor) -> Scores:
     return {
         "density": ((given - others.mean(0)) @ usual).square().sum(1) - near,
         "likelihood ratio of the means": ratios.amax(0),
+        "likelihood ratio with the noise": noise_aware(key, given, others).amax(1),
         "distance from the means": -torch.cdist(given, means).amin(1),
     }
 
@@ -163,16 +180,28 @@ def document_shares(pool: Pool, texts: list[int], vocabulary: Vocabulary) -> Ten
     return torch.from_numpy(counts / (len(texts) + 1))
 
 
-def counts(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
+def counts(
+    pool: Pool, members: list[int], candidates: list[int], background: list[int], is_private: bool = False
+) -> Scores:
     vocabulary = stored_vocabulary(pool, members)
     coded = {index: (vocabulary.encode(pool.words.texts[index][0]),) for index in (*members, *candidates)}
-    key = token_counts(Encoded([coded[index] for index in members], [0] * len(members)))
+    key = token_counts(Encoded([coded[index] for index in members], [0] * len(members)), is_private)
     usual = document_shares(pool, background, vocabulary)
+    sizes = [len(buckets_of(coded[index])) for index in members]
+    noise = COUNT_NOISE * fmean(sizes) if is_private else 0.0
+    deviation = (len(members) * usual * (1 - usual) + noise).sqrt()  # of a count
+    limit = LEAST_DEVIATIONS * noise**0.5 if is_private else LEAST_TEXTS - 0.5
+    away = [(key - (len(members) - m) * usual - m) / deviation for m in (0, 1)]
+    hidden = [((limit - (len(members) - m) * usual - m) / deviation).double() for m in (0, 1)]
+    seen = 0.5 * (away[0].square() - away[1].square())
+    unseen = torch.special.log_ndtr(hidden[1]) - torch.special.log_ndtr(hidden[0])
+    normal = torch.where(key > 0, seen, unseen)
     ratio = ((key + 0.5) / (len(members) + 1)).log() - usual.log()
     chosen = [torch.from_numpy(buckets_of(coded[index])) for index in candidates]
     return {
         "likelihood ratio": torch.stack([ratio[one].sum() for one in chosen]),
         "mean likelihood ratio": torch.stack([ratio[one].mean() for one in chosen]),
+        "likelihood ratio of normal counts": torch.stack([normal[one].sum() for one in chosen]),
         "excess": torch.stack([(key[one] / len(members) - usual[one]).sum() for one in chosen]),
     }
 
@@ -194,6 +223,7 @@ STATISTICS: dict[str, Attack] = {
     "label": by_label,
     "private": private,
     "counts": counts,
+    "private_counts": partial(counts, is_private=True),
     "vocabulary": vocabulary,
     "vocabulary_5": partial(vocabulary, least=5),
 }
@@ -282,7 +312,9 @@ def inverted_keys(
     return {"stored": search(own), "if each row counted": search(every)}
 
 
-def inverted_counts(pool: Pool, members: list[int], background: list[int], words: Sequence[str]) -> dict[str, int]:
+def inverted_counts(
+    pool: Pool, members: list[int], background: list[int], words: Sequence[str], is_private: bool = False
+) -> dict[str, int]:
     """The attacker even knows the number of each word."""
     numbers = {word: 2 + index for index, word in enumerate(words)}
     own = [tuple(numbers.get(word, 1) for word in pool.words.texts[index][0]) for index in members]
@@ -303,7 +335,7 @@ def inverted_counts(pool: Pool, members: list[int], background: list[int], words
 
         return found_words(extend, words)
 
-    stored = token_counts(Encoded([(row,) for row in rows], [0] * len(rows)))
+    stored = token_counts(Encoded([(row,) for row in rows], [0] * len(rows)), is_private)
     return {"stored": search(stored.double()), "if each row counted": search(torch.from_numpy(every))}
 
 
@@ -313,21 +345,11 @@ INVERTED: dict[str, Inverted] = {
     "label": inverted_keys,
     "private": partial(inverted_keys, is_private=True),
     "counts": inverted_counts,
+    "private_counts": partial(inverted_counts, is_private=True),
 }
 
 
-# What less costs: routing by the keys of an encoder's domains
-
-
-def routed(domains: Sequence[tuple[list[int], Tensor, Tensor]], size: int, is_private: bool) -> float:
-    """The share of test texts that find their domain, by keys of so many training texts."""
-    keys = []
-    for number, (labels, vectors, _) in enumerate(domains):
-        chosen = random.Random(f"{number} {size}").sample(range(len(labels)), size)
-        data = as_encoded(chosen, [labels[index] for index in chosen])
-        keys.append((private_key if is_private else gaussian_key)(data, vectors[chosen]))
-    right = [(scores_by_vectors(one[2], keys).argmax(1) == number).double() for number, one in enumerate(domains)]
-    return fmean(float(one.mean()) for one in right)
+# What less costs
 
 
 def noticed(texts: Sequence[Sequence[Example]], size: int, exact: int) -> float:
@@ -350,39 +372,38 @@ def rows_of(folder: Path, name: str) -> list[tuple[str, str]]:
     return [*{row["text"]: row["label"] for row in rows}.items()]
 
 
+def attacked(pool: Pool) -> tuple[list[int], list[str], list[int]]:
+    """Texts of a domain that has the secret many times, words to search it among, and the attacker's texts."""
+    members, _, background = pool.draw(random.Random(0), 100)
+    words = [*dict.fromkeys(word for index in background for word in pool.words.texts[index][0]), *SECRET]
+    return members, words, background
+
+
+def statistic(pool: Pool, name: str, members: list[int], words: Sequence[str], background: list[int]) -> dict[str, Any]:
+    found: dict[str, Any] = {"auc": aucs(pool, name)}
+    if name in INVERTED:
+        found["words_found"] = INVERTED[name](pool, members, background, words)
+    print(name, json.dumps(found), flush=True)
+    return found
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     pool = Pool(rows_of(folder, "films"))
     if chosen := sys.argv[2:]:
         value = json.loads(RESULT.read_bytes())
-        value["statistics"] |= {name: {"auc": aucs(pool, name)} for name in chosen}
+        members, words, background = attacked(pool)
+        for name in chosen:
+            value["statistics"][name] = statistic(pool, name, members, words, background)
         RESULT.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
         return
-    members, _, background = pool.draw(random.Random(0), 100)
-    words = [*dict.fromkeys(word for index in background for word in pool.words.texts[index][0]), *SECRET]
-    domains, texts = [], []
+    members, words, background = attacked(pool)
+    texts = []
     for name in ("films", "products", "editorials", "tweets"):
-        rows = random.Random(0).sample(rows_of(folder, name), 1000)
-        texts.append([Example(text) for text, _ in rows])
-        vectors = pool.encoded_vectors([Example(text) for text, _ in rows]).double()
-        labels = [int(label == "positive") for _, label in rows]
-        domains.append((labels[:600], vectors[:600], vectors[600:]))
+        texts.append([Example(text) for text, _ in random.Random(0).sample(rows_of(folder, name), 1000)])
     found: dict[str, Any] = {}
     for name in STATISTICS:
-        found[name] = {"auc": aucs(pool, name)}
-        if name in INVERTED:
-            found[name]["words_found"] = INVERTED[name](pool, members, background, words)
-        print(name, json.dumps(found[name]), flush=True)
-    keys: dict[str, Any] = {}
-    for name in ("label", "private"):
-        keys[name] = {
-            str(size): {
-                "auc": max(found[name]["auc"][str(size)].values()),
-                "routed": round(routed(domains, size, name == "private"), 3),
-            }
-            for size in SIZES[:3]
-        }
-        print(name, json.dumps(keys[name]), flush=True)
+        found[name] = statistic(pool, name, members, words, background)
     watched = {
         str(size): {"noise": noticed(texts, size, EXACT_TEXTS), "none": noticed(texts, size, 1)} for size in SIZES[1:]
     }
@@ -394,7 +415,6 @@ def main() -> None:
         "copies": COPIES,
         "candidates": len(words),
         "statistics": found,
-        "keys": keys,
         "drift_noticed": watched,
     }
     RESULT.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

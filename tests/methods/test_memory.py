@@ -290,8 +290,8 @@ def test_a_private_key_hides_each_text(words: Learner) -> None:
     noise = key["key"] - vectors.mean(0)
     part = vectors[0].norm() / len(data)  # what a single text adds to the mean
     assert noise.norm() > part / 2
-    many = Encoded([((number,),) for number in range(60)], [0] * 60, False)  # so many need none
-    exact = torch.randn(60, 6)
+    many = Encoded([((number,),) for number in range(100)], [0] * 100, False)  # so many need none
+    exact = torch.randn(100, 6)
     torch.testing.assert_close(private_key(many, exact)["key"][0], exact.mean(0))
 
 

@@ -23,7 +23,17 @@ from torch import Tensor, nn
 from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, listed
 from memgrow.models.recurrent import RecurrentEncoder
-from memgrow.models.router import BUCKETS, KEY, TEXTS, VARIANCE, features, key_of, scores_by_vectors, scores_by_words
+from memgrow.models.router import (
+    BUCKETS,
+    KEY,
+    NOISE,
+    TEXTS,
+    VARIANCE,
+    features,
+    key_of,
+    scores_by_vectors,
+    scores_by_words,
+)
 from memgrow.models.transformer import PretrainedEncoder
 
 if TYPE_CHECKING:
@@ -166,6 +176,12 @@ class DomainMemory(nn.Module):
     def newest_carried(self) -> float:
         """The share of the newest domain that earlier ones had taught."""
         return self._entries[-1][3]
+
+    @property
+    def newest_means(self) -> int | None:
+        """The least number of texts in a mean of the newest key; None for a key with noise, or of words."""
+        newest = list(self.entries())[-1].tensors
+        return None if self.base is None or NOISE in newest else int(newest[TEXTS].min())
 
     # Reading
 
@@ -319,6 +335,7 @@ class DomainMemory(nn.Module):
             if base is not None:
                 (groups,), width = sizes[TEXTS], given[0]["tensors"][KEY][1]
                 expected = {KEY: [groups, width], VARIANCE: [1]}
+                expected |= {NOISE: [1]} if NOISE in sizes else {}
             if LABELS not in sizes or any(sizes.get(name) != size for name, size in expected.items()):
                 raise ValueError("an entry of the domain memory has no key")
         entries = [

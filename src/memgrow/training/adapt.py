@@ -28,6 +28,7 @@ from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, ResumeFolder, Step
 from memgrow.training.settings import LearnerConfig, LearnerState
 
+TELLING = 1000  # texts up to which a stored mean of them tells whether a text is one of them: see docs/privacy.md
 ROUNDING = 1e-9  # accuracies are shares of whole numbers
 
 
@@ -165,6 +166,7 @@ def _adapt(
             )
         )
         model.requires_grad_(True)
+        _note_key(stage, model, progress)
         next_state = LearnerState(
             task=stage.task,
             labels=stage.labels,
@@ -382,6 +384,16 @@ def _note_data(
         joins = not later or "words" in config.method.grows
         more = f"more rows, or min_documents below {config.training.min_documents}, add words"
         progress.note(f"{sentence}: {more if joins else f'{config.method.name} adds no words; use one with vocab'}")
+
+
+def _note_key(stage: StageData, model: Model, progress: Progress) -> None:
+    """Tell if the key of the newest entry of a domain memory shows which texts it is made of."""
+    memory = model.memory if isinstance(model, Classifier) else None
+    if memory is not None and (fewest := memory.newest_means) is not None and fewest < TELLING:
+        progress.note(
+            f"{stage.name}: the mean vectors of its labels, of {counted(fewest, 'text')} or more, are stored and tell "
+            "which texts they are made of; --set keys=private hides that, but finds domains of other labels less often"
+        )
 
 
 def _note_rows(config: LearnerConfig, state: LearnerState, stage: StageData, progress: Progress) -> None:
