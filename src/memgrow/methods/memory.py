@@ -28,7 +28,7 @@ class MemoryOptions(IndependentOptions):
     read_entries: Literal["auto", "conflict", "mean", "always"] = option(
         "auto", words=("auto", "conflict", "mean", "always")
     )  # see DomainMemory; auto: mean for texts on an encoder, else conflict
-    # See models/router.py; auto: private, but label for a domain with more than `FEW_LABELS` new labels.
+    # See models/router.py; auto: private on an encoder, but label for a domain with more than `FEW_LABELS` new labels.
     keys: Literal["auto", "label", "private"] = option("auto", words=("auto", "label", "private"))
 
 
@@ -64,7 +64,8 @@ class Memory(Method):
         name = "+".join(one.name for one in domain.domains)
         known: dict[str, Any] = {"domain": name, "data": domain.data, "rank": options.entry_rank}
         new = {label for label in domain.data.labels if old is None or label >= old.labels}
-        known["private"] = options.keys == "private" or (options.keys == "auto" and len(new) <= FEW_LABELS)
+        few = base is not None and len(new) <= FEW_LABELS
+        known["private"] = options.keys == "private" or (options.keys == "auto" and few)
         if options.independent:
             assert base is not None
             model.memory = DomainMemory.alone(model, base=base, added=domain.added, **known)
