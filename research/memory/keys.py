@@ -5,6 +5,7 @@
     python -m research.memory.keys route --out FOLDER                               how many texts find their domain
     python -m research.memory.keys run sentiment-1 100 0 --data DATA --out FOLDER   train the default
     python -m research.memory.keys ends --out FOLDER                                its accuracy at the end by each key
+    python -m research.memory.keys calibration --out FOLDER                         membership by calibration.json
 
 DATA has the folders sentiment, reviews, intents and topics. FOLDER gets arrays, which are not part of the results.
 """
@@ -28,6 +29,7 @@ from memgrow import Learner
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, encode
 from memgrow.data.text import Vocabulary
+from memgrow.evaluation.calibration import fit_temperature
 from memgrow.models import PretrainedEncoder, PretrainedSettings
 from memgrow.models.domain_memory import SURE
 from memgrow.models.hub import find_encoder
@@ -35,7 +37,7 @@ from memgrow.models.router import KEY, NOISE, TEXTS, VARIANCE, features, gaussia
 from memgrow.training.settings import defaults_for
 from research.memory import streams
 from research.memory.__main__ import RESULTS
-from research.memory.privacy import auc, whitening
+from research.memory.privacy import auc, noise_aware, whitening
 
 Vectors = tuple[Tensor, list[str]]  # with labels
 SIZES, TEST, WORDS, DRAWS = (30, 100, 300), 300, 32, 20
@@ -272,12 +274,7 @@ def route(out: Path) -> dict[str, Any]:
 def attacks(key: Mapping[str, Tensor], given: Tensor, own: Tensor, others: Tensor) -> dict[str, Tensor]:
     """Scores of vectors, with the number of their own mean, by an attacker with other vectors of the same kind."""
     means, centre, covariance = key[KEY].double(), others.mean(0), others.T.cov()
-    texts, noise = float(key[TEXTS].double().mean()), float(key.get(NOISE, torch.zeros(1)))
-    size = len(covariance)
-    ridge = (noise + 1e-6 * float(covariance.trace()) / size) * torch.eye(size, dtype=torch.double)
-    inverse = torch.linalg.inv(covariance / texts + ridge)  # of the stored mean
-    part = (given - centre) / texts  # what a text adds to it
-    ratios = part @ inverse @ (means - centre).T - 0.5 * ((part @ inverse) * part).sum(1, keepdim=True)
+    ratios = noise_aware(key, given, others)
     root = whitening(covariance)
     fisher = ((given - centre) @ root) @ ((means - centre) @ root).T
     near = -torch.cdist(given, means)
@@ -359,6 +356,36 @@ def newest_right(path: Path) -> list[np.ndarray[Any, Any]]:
     return [kept[f"newest{n}"].argmax(1) == kept[f"test_labels{n}"] for n in range(len(kept["readers"]))]
 
 
+def calibration(out: Path) -> dict[str, Any]:
+    """Membership among the validation texts whose means calibration.json has, by models that were trained."""
+    found: dict[str, Any] = {}
+    for size in (10, 30, 100):
+        scores: dict[str, list[float]] = {"likelihood ratio": []}
+        for path in sorted(out.glob("*.*.?.npz")):
+            kept = np.load(path)
+            for own, draw in product(range(len(kept["readers"])), range(DRAWS)):
+                logits, labels = torch.from_numpy(kept[f"newest{own}"]), torch.from_numpy(kept[f"test_labels{own}"])
+                rows = random.Random(f"{draw} {size}").sample(range(len(labels)), len(labels))
+                members, asked, others = rows[:size], rows[: 2 * size], rows[2 * size :]
+                temperature = fit_temperature(logits[members], labels[members])
+                own_figures = figures(logits, labels, temperature)
+                key = {KEY: own_figures[members].mean(0, keepdim=True), TEXTS: torch.tensor([size])}
+                ratio = noise_aware(key, own_figures[asked], own_figures[others])[:, 0]
+                scores["likelihood ratio"].append(auc(ratio[:size], ratio[size:]))
+        found[str(size)] = {name: round(fmean(values), 3) for name, values in scores.items()}
+    print(found)
+    return found
+
+
+def figures(logits: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """What calibration.json has the means of (texts, 5)."""
+    columns = [(logits.argmax(1) == labels).double()]
+    for divisor in (1.0, temperature):
+        logs = (logits.double() / divisor).log_softmax(1)
+        columns += [logs.amax(1).exp(), -logs.gather(1, labels[:, None])[:, 0]]
+    return torch.stack(columns, 1)
+
+
 def write(part: str, value: dict[str, Any]) -> None:
     whole = json.loads(RESULT.read_bytes()) if RESULT.exists() else {"command": "python -m research.memory.keys"}
     whole |= {"draws": DRAWS, part: value}
@@ -372,7 +399,7 @@ def main() -> None:
     one.add_argument("stream")
     one.add_argument("texts", type=int)
     one.add_argument("seed", type=int)
-    parts = {"route": route, "attack": attack, "ends": ends}
+    parts = {"route": route, "attack": attack, "ends": ends, "calibration": calibration}
     for some in (one, *(commands.add_parser(name) for name in ("vectors", *parts))):
         some.add_argument("--data", type=Path, default=Path("data"))
         some.add_argument("--out", type=Path, required=True)

@@ -30,11 +30,8 @@ from memgrow.models import PretrainedEncoder, PretrainedSettings
 from memgrow.models.hub import find_encoder
 from memgrow.models.router import (
     BUCKETS,
-    COUNT_NOISE,
     KEY,
-    LEAST_DEVIATIONS,
     LEAST_GROUP,
-    LEAST_TEXTS,
     NOISE,
     TEXTS,
     VARIANCE,
@@ -180,28 +177,16 @@ def document_shares(pool: Pool, texts: list[int], vocabulary: Vocabulary) -> Ten
     return torch.from_numpy(counts / (len(texts) + 1))
 
 
-def counts(
-    pool: Pool, members: list[int], candidates: list[int], background: list[int], is_private: bool = False
-) -> Scores:
+def counts(pool: Pool, members: list[int], candidates: list[int], background: list[int]) -> Scores:
     vocabulary = stored_vocabulary(pool, members)
     coded = {index: (vocabulary.encode(pool.words.texts[index][0]),) for index in (*members, *candidates)}
-    key = token_counts(Encoded([coded[index] for index in members], [0] * len(members)), is_private)
+    key = token_counts(Encoded([coded[index] for index in members], [0] * len(members)))
     usual = document_shares(pool, background, vocabulary)
-    sizes = [len(buckets_of(coded[index])) for index in members]
-    noise = COUNT_NOISE * fmean(sizes) if is_private else 0.0
-    deviation = (len(members) * usual * (1 - usual) + noise).sqrt()  # of a count
-    limit = LEAST_DEVIATIONS * noise**0.5 if is_private else LEAST_TEXTS - 0.5
-    away = [(key - (len(members) - m) * usual - m) / deviation for m in (0, 1)]
-    hidden = [((limit - (len(members) - m) * usual - m) / deviation).double() for m in (0, 1)]
-    seen = 0.5 * (away[0].square() - away[1].square())
-    unseen = torch.special.log_ndtr(hidden[1]) - torch.special.log_ndtr(hidden[0])
-    normal = torch.where(key > 0, seen, unseen)
     ratio = ((key + 0.5) / (len(members) + 1)).log() - usual.log()
     chosen = [torch.from_numpy(buckets_of(coded[index])) for index in candidates]
     return {
         "likelihood ratio": torch.stack([ratio[one].sum() for one in chosen]),
         "mean likelihood ratio": torch.stack([ratio[one].mean() for one in chosen]),
-        "likelihood ratio of normal counts": torch.stack([normal[one].sum() for one in chosen]),
         "excess": torch.stack([(key[one] / len(members) - usual[one]).sum() for one in chosen]),
     }
 
@@ -223,7 +208,6 @@ STATISTICS: dict[str, Attack] = {
     "label": by_label,
     "private": private,
     "counts": counts,
-    "private_counts": partial(counts, is_private=True),
     "vocabulary": vocabulary,
     "vocabulary_5": partial(vocabulary, least=5),
 }
@@ -312,9 +296,7 @@ def inverted_keys(
     return {"stored": search(own), "if each row counted": search(every)}
 
 
-def inverted_counts(
-    pool: Pool, members: list[int], background: list[int], words: Sequence[str], is_private: bool = False
-) -> dict[str, int]:
+def inverted_counts(pool: Pool, members: list[int], background: list[int], words: Sequence[str]) -> dict[str, int]:
     """The attacker even knows the number of each word."""
     numbers = {word: 2 + index for index, word in enumerate(words)}
     own = [tuple(numbers.get(word, 1) for word in pool.words.texts[index][0]) for index in members]
@@ -335,7 +317,7 @@ def inverted_counts(
 
         return found_words(extend, words)
 
-    stored = token_counts(Encoded([(row,) for row in rows], [0] * len(rows)), is_private)
+    stored = token_counts(Encoded([(row,) for row in rows], [0] * len(rows)))
     return {"stored": search(stored.double()), "if each row counted": search(torch.from_numpy(every))}
 
 
@@ -345,7 +327,6 @@ INVERTED: dict[str, Inverted] = {
     "label": inverted_keys,
     "private": partial(inverted_keys, is_private=True),
     "counts": inverted_counts,
-    "private_counts": partial(inverted_counts, is_private=True),
 }
 
 

@@ -9,7 +9,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -24,8 +24,6 @@ from memgrow.models.transformer import PretrainedEncoder
 
 BUCKETS, HASH_FACTOR = 8192, 40503  # token ids are spread over buckets by an odd factor: an id below 8,192 has its own
 LEAST_TEXTS = 3  # a bucket that fewer texts of a domain have counts as empty: it could name a single person
-COUNT_NOISE = 4  # variance of the noise of a private count, for each bucket that a text has
-LEAST_DEVIATIONS = 2.5  # of this noise: private counts below count as zero
 SMOOTHING = 0.5  # texts that every bucket is taken to have in addition
 LEAST_GROUP = 5  # distinct texts of a label that has its own mean
 EXACT_SHARE = 16  # distinct texts for each number of a mean that needs no noise: membership has an AUC below 0.6
@@ -35,7 +33,7 @@ KEY, VARIANCE, TEXTS, NOISE = "key", "variance", "texts", "noise"  # around the 
 def key_of(data: Encoded, base: PretrainedEncoder | None, private: bool) -> dict[str, Tensor]:
     """The key of a domain; `base` is the encoder that was there before the first domain."""
     if base is None:
-        return {KEY: token_counts(data, private)}
+        return {KEY: token_counts(data)}
     vectors = features(base, data)
     return private_key(data, vectors) if private else gaussian_key(data, vectors)
 
@@ -49,25 +47,13 @@ def buckets_of(texts: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.unique(tokens * HASH_FACTOR % BUCKETS)
 
 
-def token_counts(data: Encoded, private: bool = False) -> Tensor:
-    """In how many distinct examples each bucket occurs (buckets); 0 where these are few.
-
-    With `private`, noise hides each example, and only counts that stand out from it are kept.
-    """
+def token_counts(data: Encoded) -> Tensor:
+    """In how many distinct examples each bucket occurs (buckets); 0 where these are fewer than three."""
     distinct = {buckets_of(texts).tobytes() for texts in data.texts}
-    counts, least = np.zeros(BUCKETS), float(LEAST_TEXTS)
+    counts = np.zeros(BUCKETS, np.int32)
     for one in distinct:
         counts[np.frombuffer(one, np.int64)] += 1
-    if private:
-        deviation = math.sqrt(COUNT_NOISE * counts.sum() / max(1, len(distinct)))
-        counts, least = counts + deviation * noise_of(distinct, BUCKETS), max(least, LEAST_DEVIATIONS * deviation)
-    return torch.from_numpy(np.where(counts < least, 0, counts).round().astype(np.int32))
-
-
-def noise_of(distinct: Iterable[bytes], size: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Normal noise, drawn from the texts: the same for the same texts, and unknown without them."""
-    seed = blake2b(b"||".join(sorted(distinct)), digest_size=32).digest()
-    return np.random.default_rng([*seed]).standard_normal(size)
+    return torch.from_numpy(np.where(counts < LEAST_TEXTS, 0, counts))
 
 
 def scores_by_words(data: Encoded, keys: Sequence[Mapping[str, Tensor]]) -> Tensor:
@@ -123,14 +109,15 @@ def gaussian_key(data: Encoded, vectors: Tensor) -> dict[str, Tensor]:
 def private_key(data: Encoded, vectors: Tensor) -> dict[str, Tensor]:
     """One mean of all distinct texts, with noise where they are few, and the variance of a number around it.
 
-    The noise hides each text, as in the statistics of drift.
+    The noise hides each text, as in the statistics of drift. It is drawn from the texts: the same for the same texts.
     """
     distinct = distinct_texts(data)
     part = vectors[list(distinct.values())].double()
     mean, count = part.mean(0), len(part)
     variance = (part - mean).square().mean()
     effective = min(1.0, count / (EXACT_SHARE * len(mean))) * count
-    noise = torch.from_numpy(noise_of(distinct, len(mean)))
+    seed = blake2b(b"||".join(sorted(distinct)), digest_size=32).digest()
+    noise = torch.from_numpy(np.random.default_rng([*seed]).standard_normal(len(mean)))
     added = variance * (1 / effective - 1 / count)
     return {
         KEY: (mean + noise * torch.sqrt(added)).float()[None],
