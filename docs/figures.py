@@ -543,8 +543,8 @@ def privacy() -> str:
     found, keys = read("privacy"), read("memory/keys")
     names = {
         "drift": "`drift.json`: mean features",
-        "private": "key of an encoder's domain (`+memory`), at most two new labels or `keys=private`",
-        "label": "the same with more new labels, or `keys=label`",
+        "private": "key of an encoder's domain (`+memory`), without new labels, or `keys=private`",
+        "label": "the same with new labels, or `keys=label`",
         "counts": "key of a BiLSTM's domain (`+memory`)",
         "vocabulary": "`vocabulary.json`, `min_documents=2`",
         "vocabulary_5": "`vocabulary.json`, `min_documents=5`",
@@ -570,6 +570,7 @@ def privacy() -> str:
         f"Words of a text that a domain has {found['copies']} times, found by a beam search over "
         f"{found['candidates']:,} words; by the encoder, over 300 words that include them, in a label of 5 texts.",
         f"Noise and drift: {watched}.",
+        f"Calibration among 10 validation texts: {keys['calibration']['10']['likelihood ratio']:.2f}.",
         f"From {command(found)}; keys of an encoder and calibration from {command(keys)}.",
     )
 

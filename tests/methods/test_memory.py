@@ -340,12 +340,12 @@ def test_a_small_domain_with_a_noisy_key_can_be_found_beside_a_large_one() -> No
         vectors = torch.randn(count, 64, generator=random) + at * (torch.arange(64) < 8)
         return Encoded([((number,),) for number in range(count)], [0] * count, False), vectors
 
-    keys = [private_key(*texts(count, at)) for count, at in ((2000, -0.6), (60, 0.6))]
-    for number, at in enumerate((-0.6, 0.6)):
+    keys = [private_key(*texts(count, at)) for count, at in ((2000, -1.0), (30, 1.0))]
+    for number, at in enumerate((-1.0, 1.0)):
         found = scores_by_vectors(texts(200, at)[1], keys).argmax(1)
         assert (found == number).double().mean() > 0.7
     keys[1].pop("noise")
-    assert (scores_by_vectors(texts(200, 0.6)[1], keys).argmax(1) == 1).double().mean() < 0.5
+    assert (scores_by_vectors(texts(200, 1.0)[1], keys).argmax(1) == 1).double().mean() < 0.3
 
 
 def test_each_text_is_calibrated_by_the_domain_whose_weights_answer(words: Learner) -> None:

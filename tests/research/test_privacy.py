@@ -43,7 +43,7 @@ def test_a_text_that_a_domain_has_many_times_is_found_in_the_mean_of_rows_but_no
     assert found["stored"] <= 1
 
 
-@pytest.mark.parametrize(("size", "draws"), [(30, 60), (100, 30), (300, 15)])
+@pytest.mark.parametrize(("size", "draws"), [(30, 40), (100, 20), (300, 10)])
 def test_a_private_key_hides_who_is_in_a_domain_and_means_of_labels_do_not(size, draws):
     wide = torch.linspace(1, 0.1, 64)  # a falling spectrum, as that of an encoder's vectors
 
@@ -57,4 +57,4 @@ def test_a_private_key_hides_who_is_in_a_domain_and_means_of_labels_do_not(size,
         return max(np.mean(values) for values in found.values())
 
     assert worst(private_key) <= 0.6
-    assert worst(gaussian_key) > 0.65
+    assert worst(gaussian_key) > 0.6

@@ -14,7 +14,9 @@ from memgrow.methods.base import FinishedDomain, Method, option
 from memgrow.models import Classifier, Model, PretrainedEncoder
 from memgrow.models.domain_memory import DomainMemory
 
-FEW_LABELS = 2  # new ones, up to which one mean tells a domain apart nearly as well as those of labels: research/memory
+FEW_LABELS = (
+    2  # of a first domain, up to which one mean tells it apart nearly as well as those of labels: research/memory
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class MemoryOptions(IndependentOptions):
     read_entries: Literal["auto", "conflict", "mean", "always"] = option(
         "auto", words=("auto", "conflict", "mean", "always")
     )  # see DomainMemory; auto: mean for texts on an encoder, else conflict
-    # See models/router.py; auto: private on an encoder, but label for a domain with more than `FEW_LABELS` new labels.
+    # See models/router.py; auto: private for an encoder's domain without new labels, or a first one with few, else label.
     keys: Literal["auto", "label", "private"] = option("auto", words=("auto", "label", "private"))
 
 
@@ -64,7 +66,7 @@ class Memory(Method):
         name = "+".join(one.name for one in domain.domains)
         known: dict[str, Any] = {"domain": name, "data": domain.data, "rank": options.entry_rank}
         new = {label for label in domain.data.labels if old is None or label >= old.labels}
-        few = base is not None and len(new) <= FEW_LABELS
+        few = base is not None and len(new) <= (FEW_LABELS if old is None else 0)
         known["private"] = options.keys == "private" or (options.keys == "auto" and few)
         if options.independent:
             assert base is not None

@@ -177,12 +177,6 @@ class DomainMemory(nn.Module):
         """The share of the newest domain that earlier ones had taught."""
         return self._entries[-1][3]
 
-    @property
-    def newest_means(self) -> int | None:
-        """The least number of texts in a mean of the newest key; None for a key with noise, or of words."""
-        newest = list(self.entries())[-1].tensors
-        return None if self.base is None or NOISE in newest else int(newest[TEXTS].min())
-
     # Reading
 
     @property

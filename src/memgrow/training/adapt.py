@@ -20,6 +20,8 @@ from memgrow.methods import FinishedDomain, MethodSpec
 from memgrow.methods.base import Weights, newly_trained
 from memgrow.models import REPLY, Classifier, Model, PretrainedEncoder, Tally, build
 from memgrow.models.recurrent import first_vectors
+from memgrow.models.router import NOISE
+from memgrow.models.router import TEXTS as TEXTS_OF_MEANS
 from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
@@ -389,10 +391,11 @@ def _note_data(
 def _note_key(stage: StageData, model: Model, progress: Progress) -> None:
     """Tell if the key of the newest entry of a domain memory shows which texts it is made of."""
     memory = model.memory if isinstance(model, Classifier) else None
-    if memory is not None and (fewest := memory.newest_means) is not None and fewest < TELLING:
+    key = list(memory.entries())[-1].tensors if memory is not None else {}
+    if TEXTS_OF_MEANS in key and NOISE not in key and (fewest := int(key[TEXTS_OF_MEANS].min())) < TELLING:
         progress.note(
-            f"{stage.name}: the mean vectors of its labels, of {counted(fewest, 'text')} or more, are stored and tell "
-            "which texts they are made of; --set keys=private hides that, but finds domains of other labels less often"
+            f"{stage.name}: mean vectors of its labels are stored, of {counted(fewest, 'text')} or more, and tell "
+            "which texts were used; --set keys=private hides that, but finds domains with other labels less often"
         )
 
 
