@@ -30,7 +30,7 @@ class MemoryOptions(IndependentOptions):
     read_entries: Literal["auto", "conflict", "mean", "always"] = option(
         "auto", words=("auto", "conflict", "mean", "always")
     )  # see DomainMemory; auto: mean for texts on an encoder, else conflict
-    # See models/router.py; auto: private for an encoder's domain without new labels, or a first one with few, else label.
+    # See models/router.py; auto: label for a domain with new labels, but private for a first one with few, and others.
     keys: Literal["auto", "label", "private"] = option("auto", words=("auto", "label", "private"))
 
 
