@@ -542,22 +542,23 @@ def five_genres() -> str:
 
 
 def privacy() -> str:
-    found = read("privacy")
+    found, keys = read("privacy"), read("memory/keys")
     names = {
         "drift": "`drift.json`: mean features",
-        "label": "key of an encoder's domain (`+memory`)",
-        "private": "the same with `keys=private`",
+        "private": "key of an encoder's domain (`+memory`), without new labels, or `keys=private`",
+        "label": "the same with new labels, or `keys=label`",
         "counts": "key of a BiLSTM's domain (`+memory`)",
         "vocabulary": "`vocabulary.json`, `min_documents=2`",
         "vocabulary_5": "`vocabulary.json`, `min_documents=5`",
+        "calibration": "`calibration.json`, among as many validation texts",
     }
     sizes = ("30", "100", "300", "1000")
     rows = []
     for name, about in names.items():
-        one = found["statistics"][name]
-        best = [max(one["auc"][size].values()) if size in one["auc"] else None for size in sizes]
-        words = one.get("words_found", {}).get("stored", "-")
-        rows.append([about, *("not stored" if value is None else f"{value:.2f}" for value in best), str(words)])
+        one = found["statistics"].get(name, {})
+        attacked = keys["attack"]["films"].get(name) or (keys["calibration"] if name == "calibration" else one["auc"])
+        best = [f"{max(attacked[size].values()):.2f}" if size in attacked else "-" for size in sizes]
+        rows.append([about, *best, str(one.get("words_found", {}).get("stored", "-"))])
     watched = "; ".join(
         f"of a domain with {size} texts `memgrow drift` notices {100 * one['noise']:.0f}% of windows of other domains, "
         f"without noise {100 * one['none']:.0f}%"
@@ -567,27 +568,61 @@ def privacy() -> str:
         ("statistic", *(f"{size} texts" for size in sizes), f"words found, of {found['secret_words']}"),
         rows,
         f"The best of several attacks, mean of {found['draws']} draws of texts about films; the attacker has "
-        f"{found['background']:,} other texts.",
+        f"3,000 other texts and knows how much noise there is. -: not stored, or not measured.",
         f"Words of a text that a domain has {found['copies']} times, found by a beam search over "
         f"{found['candidates']:,} words; by the encoder, over 300 words that include them, in a label of 5 texts.",
         f"Noise and drift: {watched}.",
-        f"From {command(found)}.",
+        f"Calibration among 10 validation texts: {keys['calibration']['10']['likelihood ratio']:.2f}.",
+        f"From {command(found)}; keys of an encoder and calibration from {command(keys)}.",
     )
 
 
 def privacy_keys() -> str:
-    found = read("privacy")
-    sizes = ("30", "100", "300")
+    found = read("memory/keys")
+    attacks, same, new = (
+        found["attack"]["films"],
+        found["route"]["same labels"]["sentiment"],
+        found["route"]["new labels"],
+    )
+    sizes, many = ("30", "100", "300"), "bank, 15 labels"
     rows = [
         [
-            f"`keys={name}`",
-            *(f"{one[size]['auc']:.2f}" for size in sizes),
-            *(f"{100 * one[size]['routed']:.1f}" for size in sizes),
+            f"`{name}`",
+            *(f"{max(attacks[name][size].values()):.2f}" for size in sizes),
+            *(f"{same[name][size]:.1f}" for size in sizes),
+            *(f"{new[many][name][rows]:.1f}" for rows in ("7", "30")),
         ]
-        for name, one in found["keys"].items()
+        for name in attacks
     ]
-    header = ("key", *(f"AUC, {size} texts" for size in sizes), *(f"routed right, %, {size} texts" for size in sizes))
-    return table(header, rows, f"Routing among the four domains of sentiment. From {command(found)}.")
+    header = (
+        "key",
+        *(f"AUC, {size} texts" for size in sizes),
+        *(f"routed, %, {size} texts" for size in sizes),
+        *(f"new labels, routed, %, {rows} texts each" for rows in ("7", "30")),
+    )
+    about = "AUC on films; routing among the four domains of sentiment, and of banking77 in five domains of 15 labels."
+    return table(header, rows, f"{about} From {command(found)}.")
+
+
+def privacy_labels() -> str:
+    found = read("memory/keys")["route"]["new labels"]
+    shown = ("label", "private", "first private")
+    rows = [[stream, *(f"{one[name]['30']:.1f}" for name in shown)] for stream, one in found.items()]
+    about = "Texts that find their domain, %, by keys of 30 texts a label; five domains, all of other labels."
+    return table(("stream", *(f"`{name}`" for name in shown)), rows, f"{about} From {command(read('memory/keys'))}.")
+
+
+def privacy_ends() -> str:
+    found = read("memory/keys")["ends"]
+    shown = ("private", "private, words 32", "noisy labels, words 32")
+    rows = []
+    for run, one in found.items():
+        stream, texts, seed = run.rsplit(".", 2)
+        gaps = [f"{one[name][1]:+.1f} [{one[name][2]:+.1f}, {one[name][3]:+.1f}]" for name in shown]
+        rows.append([stream, texts, seed, f"{one['newest']:.1f}", f"{one['label'][0]:.1f}", *gaps])
+    header = ("stream", "texts", "seed", "newest", "`label`", *(f"`{name}` less `label`" for name in shown))
+    about = "Average accuracy at the end, %, of the default by the keys; intervals over test texts."
+    return table(header, rows, f"{about} From {command(read('memory/keys'))}.")
 
 
 def readings() -> str:
@@ -835,6 +870,8 @@ NAMED = (
     speed,
     privacy,
     privacy_keys,
+    privacy_labels,
+    privacy_ends,
     readings,
     memory_cost,
     sure,

@@ -1,5 +1,6 @@
 """Files are replaced as a whole."""
 
+import os
 import stat
 from math import inf, nan
 
@@ -38,6 +39,22 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path) -> None:
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders cannot be synced")
+def test_a_new_name_is_on_the_disk_when_its_file_is_written(tmp_path, monkeypatch) -> None:
+    """After a power cut a folder that was not synced may still have the old name."""
+    synced, sync = [], os.fsync
+
+    def listed(number: int) -> None:
+        found = os.fstat(number)
+        synced.append((found.st_ino, (tmp_path / "file").exists() and (tmp_path / "file").stat().st_ino))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", listed)
+    atomic_write(tmp_path / "file", "new")
+    file, folder = (path.stat().st_ino for path in (tmp_path / "file", tmp_path))
+    assert synced == [(file, False), (folder, file)]  # the content before it is named, the name afterwards
 
 
 def test_own_files_replace_a_link_and_named_outputs_follow_it(tmp_path) -> None:

@@ -278,6 +278,60 @@ def test_a_parquet_page_that_is_out_of_proportion_is_not_unpacked(tmp_path, colu
     assert counting.max_memory() < 1 << 20
 
 
+def varint(number: int) -> bytes:
+    """A number as in the footer of a Parquet file."""
+    number, found = number << 1 ^ number >> 63, b""
+    while number > 127:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def with_footer(path: Path, told: dict[int, int]) -> None:
+    """Replace numbers in the footer."""
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[-8:-4], "little")
+    footer = raw[-8 - size : -8]
+    for number, other in told.items():
+        assert varint(number) in footer
+        footer = footer.replace(varint(number), varint(other))
+    path.write_bytes(raw[: -8 - size] + footer + len(footer).to_bytes(4, "little") + raw[-4:])
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_a_parquet_footer_that_lies_about_sizes_does_not_open_the_door_to_a_bomb(tmp_path, dictionary):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    text = ["a" * (32 << 20)]
+    path = tmp_path / "bomb.parquet"
+    parquet.write_table(pyarrow.table({"text": text}), path, use_dictionary=dictionary, compression="zstd")
+    with_footer(path, {parquet.read_metadata(path).row_group(0).column(0).total_uncompressed_size: 99})
+    assert parquet.read_metadata(path).row_group(0).column(0).total_uncompressed_size == 99
+    usual = pyarrow.default_memory_pool()
+    pyarrow.set_memory_pool(counting := pyarrow.proxy_memory_pool(usual))
+    try:
+        with pytest.raises(DataError, match="unpacks to more"):
+            list(read_rows(path))
+    finally:
+        pyarrow.set_memory_pool(usual)
+    assert counting.max_memory() < 1 << 20
+
+
+@pytest.mark.parametrize("told", [0, 5, -7, 1 << 40, 1 << 62])
+def test_a_parquet_footer_that_lies_about_rows_gives_no_row_that_is_not_there(tmp_path, told):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    texts = [f"text {number}" for number in range(12_347)]
+    parquet.write_table(pyarrow.table({"text": texts}), path := tmp_path / "rows.parquet")
+    with_footer(path, {len(texts): told})
+    try:
+        found = [row["text"] for _, row in read_rows(path)]
+    except DataError:
+        found = []
+    assert found == texts[: len(found)]
+
+
 @pytest.mark.parametrize("name", ["bomb.jsonl.gz", "bomb.csv.gz", "bomb.tsv.gz"])
 def test_a_compressed_file_that_unpacks_to_too_much_is_refused(write, small_limit, name):
     header, row = (b"text\tlabel\n", b"a\tx\n") if ".tsv" in name else (b"text,label\n", b"a,x\n")

@@ -16,10 +16,19 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings, domain_memory, rebuild
 from memgrow.models.domain_memory import DomainMemory, Entry, carried_over
-from memgrow.models.router import BUCKETS, LEAST_GROUP, LEAST_TEXTS, gaussian_key, private_key, token_counts
+from memgrow.models.router import (
+    BUCKETS,
+    LEAST_GROUP,
+    LEAST_TEXTS,
+    gaussian_key,
+    private_key,
+    scores_by_vectors,
+    token_counts,
+)
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.storage.versions import undo
 from memgrow.training.settings import TrainingSettings
+from tests.support.breaking import Plug
 from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
@@ -290,8 +299,8 @@ def test_a_private_key_hides_each_text(words: Learner) -> None:
     noise = key["key"] - vectors.mean(0)
     part = vectors[0].norm() / len(data)  # what a single text adds to the mean
     assert noise.norm() > part / 2
-    many = Encoded([((number,),) for number in range(60)], [0] * 60, False)  # so many need none
-    exact = torch.randn(60, 6)
+    many = Encoded([((number,),) for number in range(100)], [0] * 100, False)  # so many need none
+    exact = torch.randn(100, 6)
     torch.testing.assert_close(private_key(many, exact)["key"][0], exact.mean(0))
 
 
@@ -301,6 +310,42 @@ def test_private_keys_route_texts(tiny: Path) -> None:
     learner.learn(domains)
     assert all(entry.tensors["key"].shape[0] == 1 for entry in memory_of(learner).entries())
     assert all(sum(route.values()) == pytest.approx(1) for route in learner.route(domains[0].test))
+
+
+def test_only_a_domain_of_many_new_labels_has_means_of_labels_and_that_is_told(tiny: Path) -> None:
+    learner, heard = create("finetune+memory", tiny), Plug()
+
+    def labelled(name: str, labels: str) -> Domain:
+        given = stream(1)[0]
+        parts = (
+            [replace(one, label=labels[n % len(labels)]) for n, one in enumerate(part)]
+            for part in (given.train, given.validation)
+        )
+        return Domain(name, *parts)
+
+    for labels, count, notes in (("ab", 1, 0), ("cdef", 4, 1), ("abcd", 1, 0)):
+        heard.notes.clear()
+        learner.adapt(labelled(labels, labels), progress=heard)
+        newest = list(memory_of(learner).entries())[-1].tensors
+        assert len(newest["key"]) == count
+        assert ("noise" in newest) == (count == 1)
+        assert sum("keys=private" in note for note in heard.notes) == notes
+
+
+def test_a_small_domain_with_a_noisy_key_can_be_found_beside_a_large_one() -> None:
+    """Noise takes its mean far away from all texts, which the router allows for."""
+    random = torch.Generator().manual_seed(0)
+
+    def texts(count: int, at: float) -> tuple[Encoded, torch.Tensor]:
+        vectors = torch.randn(count, 64, generator=random) + at * (torch.arange(64) < 8)
+        return Encoded([((number,),) for number in range(count)], [0] * count, False), vectors
+
+    keys = [private_key(*texts(count, at)) for count, at in ((2000, -1.0), (30, 1.0))]
+    for number, at in enumerate((-1.0, 1.0)):
+        found = scores_by_vectors(texts(200, at)[1], keys).argmax(1)
+        assert (found == number).double().mean() > 0.7
+    keys[1].pop("noise")
+    assert (scores_by_vectors(texts(200, 1.0)[1], keys).argmax(1) == 1).double().mean() < 0.3
 
 
 def test_each_text_is_calibrated_by_the_domain_whose_weights_answer(words: Learner) -> None:

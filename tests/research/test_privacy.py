@@ -10,7 +10,8 @@ import torch
 from memgrow.data import Example
 from memgrow.data.text import tokenize
 from memgrow.evaluation.drift import text_features
-from research.memory.privacy import SECRET, auc, fisher, invert, inverted_drift
+from memgrow.models.router import gaussian_key, private_key
+from research.memory.privacy import SECRET, as_encoded, auc, by_key, fisher, invert, inverted_drift
 
 RNG = np.random.default_rng(0)
 
@@ -40,3 +41,20 @@ def test_a_text_that_a_domain_has_many_times_is_found_in_the_mean_of_rows_but_no
     found = inverted_drift(pool, [*range(150)], [*range(150, 700)], words)
     assert found["if each row counted"] == len(SECRET)
     assert found["stored"] <= 1
+
+
+@pytest.mark.parametrize(("size", "draws"), [(30, 40), (100, 20), (300, 10)])
+def test_a_private_key_hides_who_is_in_a_domain_and_means_of_labels_do_not(size, draws):
+    wide = torch.linspace(1, 0.1, 64)  # a falling spectrum, as that of an encoder's vectors
+
+    def worst(kind) -> float:
+        random, found = torch.Generator().manual_seed(size), {}
+        for draw in range(draws):
+            vectors = torch.randn(2 * size + 1000, 64, generator=random).double() * wide
+            data = as_encoded([number + 10_000 * draw for number in range(size)], [n % 2 for n in range(size)])
+            for name, scores in by_key(kind(data, vectors[:size]), vectors[: 2 * size], vectors[2 * size :]).items():
+                found.setdefault(name, []).append(auc(scores[:size], scores[size:]))
+        return max(np.mean(values) for values in found.values())
+
+    assert worst(private_key) <= 0.6
+    assert worst(gaussian_key) > 0.6

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -211,8 +212,9 @@ def _parquet_rows(path: Path, _: str) -> Iterator[Row]:
             unpacked, first, read = 0, 1, {*texts, *simple}
             groups = map(file.metadata.row_group, range(file.num_row_groups))
             columns = (group.column(number) for group in groups for number in range(group.num_columns))
-            # Of the pages, before pyarrow unpacks the first: it may hold gigabytes.
-            check_unpacked(path, sum(one.total_uncompressed_size for one in columns if one.path_in_schema in read))
+            # Before pyarrow unpacks the first page: it may hold gigabytes, whatever the footer says.
+            with path.open("rb") as content, mmap(content.fileno(), 0, access=ACCESS_READ) as raw:
+                check_unpacked(path, sum(_unpacked(raw, one) for one in columns if one.path_in_schema in read))
             for batch in file.iter_batches(PARQUET_BATCH, columns=[name for name in schema.names if name in read]):
                 unpacked += sum(map(_bytes_of, batch.columns))
                 check_unpacked(path, unpacked)
@@ -220,8 +222,59 @@ def _parquet_rows(path: Path, _: str) -> Iterator[Row]:
                 first += len(batch)
     except DataError:
         raise
-    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+    except (pyarrow.ArrowException, ValueError, OverflowError, IndexError) as error:
         raise DataError(f"{path} cannot be read by pyarrow ({brief(error)}); it is damaged: save it again") from None
+
+
+def _unpacked(raw: mmap, column: Any) -> int:
+    """What the pages of a column unpack to by their headers, for which pyarrow makes room."""
+    starts = (column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
+    at, total = min(starts), 0
+    end = at + column.total_compressed_size
+    while 0 <= at < end:
+        header, at = _page_header(raw, at)
+        if min(header[2], header[3]) < 0:
+            raise ValueError("a page has no size")
+        total, at = total + header[2], at + header[3]
+    return total
+
+
+def _page_header(raw: mmap, at: int) -> tuple[dict[int, int], int]:
+    """The whole numbers of a page's header by field (2: size, 3: size when packed), and where the header ends."""
+    found, fields = dict.fromkeys((2, 3), -1), [0]  # fields of nested structs; Thrift's compact protocol
+    while fields:
+        first, at = raw[at], at + 1
+        kind = first & 15
+        if not first:
+            fields.pop()
+            continue
+        if first >> 4:
+            fields[-1] += first >> 4
+        else:
+            fields[-1], at = _varint(raw, at)
+        if kind in (4, 5, 6):
+            value, at = _varint(raw, at)
+            if len(fields) == 1:
+                found[fields[0]] = value >> 1 ^ -(value & 1)
+        elif kind == 8:  # bytes, after their count
+            value, at = _varint(raw, at)
+            at += value
+        elif kind == 12:
+            fields.append(0)
+        elif kind in (3, 7):
+            at += 1 if kind == 3 else 8
+        elif kind not in (1, 2):
+            raise ValueError("a page header is damaged")
+    return found, at
+
+
+def _varint(raw: mmap, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        value |= (raw[at + shift // 7] & 127) << shift
+        if raw[at + shift // 7] < 128:
+            return value, at + shift // 7 + 1
+    raise ValueError("a page header is damaged")
 
 
 def _bytes_of(column: Any) -> int:

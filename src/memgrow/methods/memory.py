@@ -14,6 +14,10 @@ from memgrow.methods.base import FinishedDomain, Method, option
 from memgrow.models import CausalModel, Classifier, Model, PretrainedEncoder
 from memgrow.models.domain_memory import DomainMemory
 
+FEW_LABELS = (
+    2  # of a first domain, up to which one mean tells it apart nearly as well as those of labels: research/memory
+)
+
 
 @dataclass(frozen=True)
 class IndependentOptions:
@@ -26,7 +30,8 @@ class MemoryOptions(IndependentOptions):
     read_entries: Literal["auto", "conflict", "mean", "always"] = option(
         "auto", words=("auto", "conflict", "mean", "always")
     )  # see DomainMemory; auto: mean for texts on an encoder, else conflict
-    keys: Literal["label", "private"] = option("label", words=("label", "private"))  # see models/router.py
+    # See models/router.py; auto: label for a domain with new labels, but private for a first one with few, and others.
+    keys: Literal["auto", "label", "private"] = option("auto", words=("auto", "label", "private"))
 
 
 class Memory(Method):
@@ -61,7 +66,9 @@ class Memory(Method):
         self._base = None
         name = "+".join(one.name for one in domain.domains)
         known: dict[str, Any] = {"domain": name, "data": domain.data, "rank": options.entry_rank}
-        known["private"] = options.keys == "private"
+        new = {label for label in domain.data.labels if old is None or label >= old.labels}
+        few = base is not None and len(new) <= (FEW_LABELS if old is None else 0)
+        known["private"] = options.keys == "private" or (options.keys == "auto" and few)
         if options.independent:
             assert base is not None
             model.memory = DomainMemory.alone(model, base=base, added=domain.added, **known)

@@ -24,7 +24,17 @@ from memgrow.data.batches import Encoded
 from memgrow.errors import ModelError, listed
 from memgrow.models.base import Encoder, Model
 from memgrow.models.recurrent import RecurrentEncoder
-from memgrow.models.router import BUCKETS, KEY, TEXTS, VARIANCE, features, key_of, scores_by_vectors, scores_by_words
+from memgrow.models.router import (
+    BUCKETS,
+    KEY,
+    NOISE,
+    TEXTS,
+    VARIANCE,
+    features,
+    key_of,
+    scores_by_vectors,
+    scores_by_words,
+)
 from memgrow.models.transformer import PretrainedEncoder
 
 if TYPE_CHECKING:
@@ -334,6 +344,7 @@ class DomainMemory(nn.Module):
             if base is not None:
                 (groups,), width = sizes[TEXTS], given[0]["tensors"][KEY][1]
                 expected = {KEY: [groups, width], VARIANCE: [1]}
+                expected |= {NOISE: [1]} if NOISE in sizes else {}
             if LABELS not in sizes or any(sizes.get(name) != size for name, size in expected.items()):
                 raise ValueError("an entry of the domain memory has no key")
         entries = [

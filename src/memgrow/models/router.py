@@ -2,7 +2,8 @@
 
 - With a pretrained encoder, a text is scored by the distance of its vector from the mean vectors of a domain, in units
   of a common variance. The original encoder is kept for it. (A covariance would route somewhat more texts right, but
-  shows whose texts it is made of: see docs/privacy.md);
+  shows whose texts it is made of: see docs/privacy.md.) Means of labels tell domains apart that differ in their labels,
+  but also whose texts they are made of; a private key is one mean with noise;
 - else by naive Bayes: a key is in how many of the domain's distinct texts each bucket of words occurs.
 """
 
@@ -24,8 +25,8 @@ BUCKETS, HASH_FACTOR = 8192, 40503  # token ids are spread over buckets by an od
 LEAST_TEXTS = 3  # a bucket that fewer texts of a domain have counts as empty: it could name a single person
 SMOOTHING = 0.5  # texts that every bucket is taken to have in addition
 LEAST_GROUP = 5  # distinct texts of a label that has its own mean
-EXACT_SHARE = 1000 / 128  # distinct texts for each number of a mean that needs no noise, as in the statistics of drift
-KEY, VARIANCE, TEXTS = "key", "variance", "texts"  # of vectors around the means, and texts of each mean
+EXACT_SHARE = 16  # distinct texts for each number of a mean that needs no noise: membership has an AUC below 0.6
+KEY, VARIANCE, TEXTS, NOISE = "key", "variance", "texts", "noise"  # around the means; texts of each; variance of noise
 
 
 def key_of(data: Encoded, base: Encoder | None, private: bool) -> dict[str, Tensor]:
@@ -118,14 +119,32 @@ def private_key(data: Encoded, vectors: Tensor) -> dict[str, Tensor]:
     effective = min(1.0, count / (EXACT_SHARE * len(mean))) * count
     seed = blake2b(b"||".join(sorted(distinct)), digest_size=32).digest()
     noise = torch.from_numpy(np.random.default_rng([*seed]).standard_normal(len(mean)))
-    mean = mean + noise * torch.sqrt(variance * (1 / effective - 1 / count))
-    return {KEY: mean.float()[None], VARIANCE: variance.float().reshape(1), TEXTS: torch.tensor([count])}
+    added = variance * (1 / effective - 1 / count)
+    return {
+        KEY: (mean + noise * torch.sqrt(added)).float()[None],
+        VARIANCE: variance.float().reshape(1),
+        TEXTS: torch.tensor([count]),
+        NOISE: added.float().reshape(1),
+    }
 
 
 def scores_by_vectors(vectors: Tensor, keys: Sequence[Mapping[str, Tensor]]) -> Tensor:
-    """How well each key fits each vector (texts, keys): a domain is a mixture of its means, all alike."""
+    """How well each key fits each vector (texts, keys): a domain is a mixture of its means, all alike.
+
+    Means with noise are moved towards the centre of all, the noisier the more (an empirical Bayes estimate).
+    """
     counts, means = [key[TEXTS].cpu() for key in keys], [key[KEY].cpu().double() for key in keys]
     summed = sum(float(count.sum() * key[VARIANCE]) for count, key in zip(counts, keys, strict=True))
     variance = max(1e-12, summed / max(1, int(sum(count.sum() - len(count) for count in counts))))
-    near = [-0.5 / variance * torch.cdist(vectors.double(), one) ** 2 for one in means]
-    return torch.stack([one.logsumexp(1) - math.log(one.shape[1]) for one in near], 1)
+    noise = [max(0.0, float(key.get(NOISE, 0.0))) for key in keys]
+    error = torch.cat([variance / count + one for count, one in zip(counts, noise, strict=True)])
+    every = torch.cat(means)
+    centre = (every / error[:, None]).sum(0) / (1 / error).sum()
+    apart = max(1e-12, float(((every - centre).square().mean(1) - error).clamp(min=0).mean()))
+    scores = []
+    for one, added in zip(means, noise, strict=True):
+        share = apart / (apart + added)
+        own = variance + share * added
+        near = -0.5 / own * torch.cdist(vectors.double(), centre + share * (one - centre)) ** 2
+        scores.append(near.logsumexp(1) - math.log(len(one)) - 0.5 * one.shape[1] * math.log(own))
+    return torch.stack(scores, 1)

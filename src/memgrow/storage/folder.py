@@ -128,7 +128,6 @@ def seal(version: Path, sha256: Mapping[str, str]) -> None:
     for path in version.iterdir():
         sync_file(path)
     atomic_write(version / CHECKSUMS, pack_json({"sha256": dict(sha256)}))
-    sync_folder(version)
 
 
 def checked_sums(path: Path, value: Any) -> dict[str, str]:
@@ -232,7 +231,6 @@ class ModelFolder:
         with writing(self.path):
             sync_folder(self.path / VERSIONS)
             atomic_write(self.path / MANIFEST, pack_json(value))
-            sync_folder(self.path)
         clear_leftovers(self.path)
 
 

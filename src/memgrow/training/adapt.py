@@ -20,6 +20,8 @@ from memgrow.methods import FinishedDomain, MethodSpec
 from memgrow.methods.base import Weights, newly_trained
 from memgrow.models import REPLY, CausalModel, CausalSettings, Classifier, Model, PretrainedEncoder, Tally, build
 from memgrow.models.recurrent import first_vectors
+from memgrow.models.router import NOISE
+from memgrow.models.router import TEXTS as TEXTS_OF_MEANS
 from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, distributed, matching_hidden
 from memgrow.nn.device import derive, seeded, suited_threads, using_threads
@@ -28,6 +30,7 @@ from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, ResumeFolder, Step
 from memgrow.training.settings import LearnerConfig, LearnerState
 
+TELLING = 1000  # texts up to which a stored mean of them tells whether a text is one of them: see docs/privacy.md
 ROUNDING = 1e-9  # accuracies are shares of whole numbers
 
 
@@ -170,6 +173,7 @@ def _adapt(
             )
         )
         model.requires_grad_(True)
+        _note_key(stage, model, progress)
         next_state = LearnerState(
             task=stage.task,
             labels=stage.labels,
@@ -448,6 +452,17 @@ def _note_data(
         joins = not later or "words" in config.method.grows
         more = f"more rows, or min_documents below {config.training.min_documents}, add words"
         progress.note(f"{sentence}: {more if joins else f'{config.method.name} adds no words; use one with vocab'}")
+
+
+def _note_key(stage: StageData, model: Model, progress: Progress) -> None:
+    """Tell if the key of the newest entry of a domain memory shows which texts it is made of."""
+    memory = model.memory if isinstance(model, Classifier) else None
+    key = list(memory.entries())[-1].tensors if memory is not None else {}
+    if TEXTS_OF_MEANS in key and NOISE not in key and (fewest := int(key[TEXTS_OF_MEANS].min())) < TELLING:
+        progress.note(
+            f"{stage.name}: mean vectors of its labels are stored, of {counted(fewest, 'text')} or more, and tell "
+            "which texts were used; --set keys=private hides that, but finds domains with other labels less often"
+        )
 
 
 def _note_rows(config: LearnerConfig, state: LearnerState, stage: StageData, progress: Progress) -> None:
