@@ -184,14 +184,13 @@ def test_a_hub_folder_holds_the_memory(tmp_path: Path, tiny: Path, independent: 
 def test_a_damaged_memory_is_refused(words: Learner, change: str) -> None:
     model = words.classifier()
     shape = model.shape()
-    entries = shape["domain_memory"]["entries"]
-    if change == "no key":
-        del entries[0]["tensors"]["key"]
-    elif change == "no entry":
-        entries.clear()
-    else:
-        entries[0]["tensors"]["key"] = [10**12]
     stored = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if change == "no key":
+        del stored["memory.0:key"]
+    elif change == "no entry":
+        shape["domain_memory"]["entries"].clear()
+    else:
+        stored["memory.0:key"] = (10**12,)
     with pytest.raises((ValueError, ModelError)):
         rebuild("pair", model.settings, model.labels, shape, stored=stored)
 

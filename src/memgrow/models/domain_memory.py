@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
+from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, listed
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.router import BUCKETS, KEY, TEXTS, VARIANCE, features, key_of, scores_by_vectors, scores_by_words
@@ -293,33 +294,37 @@ class DomainMemory(nn.Module):
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def shape(self) -> dict[str, Any]:
-        """All that is needed to build it again, as JSON."""
+        """All that is needed to build it again, as JSON, but for the shapes of its tensors."""
         entries = [
             {
                 "name": one.name,
                 "labels": list(one.blocks),
                 "encoder": one.shape,
                 "carried": one.carried,
-                "tensors": {name: [*tensor.shape] for name, tensor in one.tensors.items()},
             }
             for one in self.entries()
         ]
         return {"read": self.read, "entries": entries}
 
     @classmethod
-    def restore(cls, shape: Mapping[str, Any], base: PretrainedEncoder | None) -> "DomainMemory":
-        """A memory of that shape, its tensors to be filled in."""
+    def restore(cls, shape: Mapping[str, Any], base: PretrainedEncoder | None, stored: Shapes) -> "DomainMemory":
+        """A memory of that shape, its tensors to be filled in; `stored` are those of a model, by their names in it."""
         given, read = shape["entries"], shape["read"]
+        sizes: list[dict[str, list[int]]] = [{} for _ in given]
+        for place, size in stored.items():
+            number, is_entry, name = place.removeprefix("memory.").partition(":")
+            if is_entry and int(number) < len(given):
+                sizes[int(number)][name.replace("/", ".")] = [*size]
         if len(given) == 0 or not all(isinstance(one["name"], str) for one in given):
             raise ValueError("an entry of the domain memory has no name")
         if read not in (*READINGS, INDEPENDENT) or (read == INDEPENDENT and base is None):
             raise ValueError("the domain memory is read in an unknown way")
-        for one in given:
-            sizes, expected = one["tensors"], {KEY: [BUCKETS]}
+        for own in sizes:
+            expected = {KEY: [BUCKETS]}
             if base is not None:
-                (groups,), width = sizes[TEXTS], given[0]["tensors"][KEY][1]
+                (groups,), width = own[TEXTS], sizes[0][KEY][1]
                 expected = {KEY: [groups, width], VARIANCE: [1]}
-            if LABELS not in sizes or any(sizes.get(name) != size for name, size in expected.items()):
+            if LABELS not in own or any(own.get(name) != size for name, size in expected.items()):
                 raise ValueError("an entry of the domain memory has no key")
         entries = [
             Entry(
@@ -327,20 +332,11 @@ class DomainMemory(nn.Module):
                 tuple(one["labels"]),
                 one["encoder"],
                 float(one["carried"]),
-                {name: torch.empty(sizes, dtype=_dtype(name, base, read)) for name, sizes in one["tensors"].items()},
+                {name: torch.empty(size, dtype=_dtype(name, base, read)) for name, size in own.items()},
             )
-            for one in given
+            for one, own in zip(given, sizes, strict=True)
         ]
         return cls(entries, base, read)
-
-    @staticmethod
-    def sizes(shape: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """The shapes of the tensors of a memory that `shape` describes, by their names in a model's state dict."""
-        return {
-            f"memory.{_buffer(number, name)}": tuple(sizes)
-            for number, one in enumerate(shape["entries"])
-            for name, sizes in one["tensors"].items()
-        }
 
 
 # Values

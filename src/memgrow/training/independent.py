@@ -289,7 +289,8 @@ def _check_fits(state: LearnerState, part: DomainPart) -> None:
         raise ValueError("labels or stage")
     if missing := {name for name in model.state_dict() if name.startswith("heads.")} - part.entry.tensors.keys():
         raise ValueError(f"{min(missing)} is missing")
-    for name, tensor in DomainMemory.restore(memory.shape(), memory.base).state_dict().items():
+    stored = {name: tuple(tensor.shape) for name, tensor in memory.state_dict().items()}
+    for name, tensor in DomainMemory.restore(memory.shape(), memory.base, stored).state_dict().items():
         own = memory.state_dict()[name]
         if tensor.dtype != own.dtype or not own.isfinite().all():
             raise ValueError(f"{name} is not finite, or of {own.dtype}")
