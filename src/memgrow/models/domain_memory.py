@@ -11,6 +11,7 @@ Entries are never changed by learning. Which of them answers depends on how the 
 """
 
 import copy
+import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -76,6 +77,7 @@ class DomainMemory(nn.Module):
             for name, tensor in entry.tensors.items():
                 self.register_buffer(_buffer(number, name), tensor)
         self._models: dict[int, Classifier] = {}  # that have been read lately
+        self._built: tuple[int, dict[str, Tensor]] | None = None  # number and weights of the last one in it
 
     # Growing
 
@@ -191,7 +193,8 @@ class DomainMemory(nn.Module):
 
     def scores(self, data: Encoded) -> Tensor:
         """Log-probabilities of entries (examples, entries) for each text."""
-        keys = [one.tensors for one in self.entries()]
+        names = (KEY,) if self.base is None else (KEY, VARIANCE, TEXTS)
+        keys = [{name: self.get_buffer(_buffer(number, name)) for name in names} for number in range(len(self))]
         found = scores_by_words(data, keys) if self.base is None else scores_by_vectors(features(self.base, data), keys)
         return found.log_softmax(-1)
 
@@ -255,7 +258,8 @@ class DomainMemory(nn.Module):
         if (found := self._models.get(number)) is None:
             found = self._rebuilt(number, model)
             while self._models and (len(self._models) + 1) * _bytes_of(found) > CACHED:
-                self._models.pop(next(iter(self._models)), None)
+                # Any: were it the one read longest ago, a batch that reads more than fit would find none.
+                self._models.pop(random.choice([*self._models]), None)
             self._models[number] = found
         return found
 
@@ -271,17 +275,20 @@ class DomainMemory(nn.Module):
             new = type(model)(RecurrentEncoder.rebuild(model.settings, entry.shape), labels)
         new.label_blocks = entry.blocks
         state, chain = dict(new.state_dict()), [entry]
-        if not self.independent:  # each difference starts at the next one's weights, the nearest ones that are at hand
-            last = min((known for known in self._models if known > number), default=len(entries) - 1)
-            chain = entries[number:last]
-            known = self._models[last].state_dict() if last in self._models else {}
-            state |= {name: known[name] for name in state if name in known and known[name].shape == state[name].shape}
-        for one in reversed(chain):
-            for name in [name for name in one.tensors if name.endswith(UP)]:
-                base = name.removesuffix(UP)
-                state[base] = state[base] + one.tensors[name].float() @ one.tensors[base + DOWN].float()
+        if not self.independent:  # each difference starts at the next one's weights
+            chain = entries[number:-1]
+            if (built := self._built) is not None and built[0] > number:
+                state |= {n: t for n, t in built[1].items() if n in state and t.shape == state[n].shape}
+                chain = entries[number : built[0]]
+        for name in {name.removesuffix(UP) for one in chain for name in one.tensors if name.endswith(UP)}:
+            parts = [one.tensors for one in chain if name + UP in one.tensors]
+            up, down = torch.cat([one[name + UP] for one in parts], 1), torch.cat([one[name + DOWN] for one in parts])
+            state[name] = state[name] + up.float() @ down.float()
         state |= {name: tensor for name, tensor in entry.tensors.items() if name in state}
         new.to(model.device).load_state_dict(state)
+        self._built = None if self.independent else (number, state)
+        if isinstance(new.encoder, PretrainedEncoder):
+            new.encoder.convert_matrices()
         return new.eval().requires_grad_(False)
 
     # Copying, saving and loading
@@ -291,6 +298,7 @@ class DomainMemory(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._models.clear()
+        self._built = None
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def shape(self) -> dict[str, Any]:

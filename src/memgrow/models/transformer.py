@@ -140,6 +140,13 @@ class PretrainedEncoder(Encoder):
             return multiplies_bfloat16(next(self.backbone.parameters()).device.type)
         return self.settings.precision == "bfloat16"
 
+    def convert_matrices(self) -> None:
+        """Keep matrices as they are multiplied, for an encoder that is never trained or saved: the same output."""
+        if self._half:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.Linear):
+                    module.to(torch.bfloat16)
+
     @property
     def tokens_at_once(self) -> int:
         return TOKENS_AT_ONCE.get(next(self.backbone.parameters()).device.type, TOKENS_AT_ONCE["cpu"])
