@@ -6,7 +6,7 @@ MiniLM learns two domains of the sentiment corpus, 128 rows each. The entries of
 one's, whose differences change sign so that the weights stay finite. Their keys are those of 20 other texts each, and
 their records are copies. A batch has 64 texts, from the keys of as many domains as there are (mixed), or the same text
 64 times (one domain). The methods are the default, the default without memory, and independent domains. Where all
-domains conflict each text reads its entry ("always"); where none does the newest weights answer what they are sure of
+domains conflict each text reads its entry ("always"); where none does, the newest weights answer what they are sure of
 ("mean"). The first batch, for which weights of entries are rebuilt, is timed separately.
 
 Seconds are processor time of one thread, medians of rounds in which the counts of domains take turns. `written` are
@@ -15,6 +15,7 @@ bytes of files that a save writes, `linked` of those that it shares with the ver
 
 import argparse
 import copy
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models.domain_memory import UP, DomainMemory
 from memgrow.models.router import KEY, TEXTS, VARIANCE, key_of
+from memgrow.nn.device import multiplies_bfloat16
 from memgrow.training.settings import FINE_TUNING
 from recorded_command import recorded_command
 
@@ -166,10 +168,13 @@ def main() -> None:
     ]
     rows = stream[0].train
     keys = rows[:: len(rows) // (COUNTS[-1] * KEY_ROWS)][: COUNTS[-1] * KEY_ROWS]
-    found = {way: measure(way, parts, keys, given.rounds) for way in given.ways}
-    if given.out:
-        about = {"command": recorded_command(__file__), "texts": TEXTS_AT_ONCE, "threads": 1, "rows": ROWS}
-        atomic_write(given.out, pack_json({**about, "ways": found}))
+    for way in given.ways:
+        found = measure(way, parts, keys, given.rounds)
+        if given.out:
+            earlier = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}
+            about = {"command": recorded_command(__file__, earlier=earlier.get("command")), "texts": TEXTS_AT_ONCE}
+            about |= {"threads": 1, "rows": ROWS, "bfloat16": multiplies_bfloat16("cpu")}
+            atomic_write(given.out, pack_json({**about, "ways": {**earlier.get("ways", {}), way: found}}))
 
 
 if __name__ == "__main__":

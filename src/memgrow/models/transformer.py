@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Self, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -52,6 +53,9 @@ class PretrainedEncoder(Encoder):
         config: Any = backbone.config
         self.width, self.longest = int(config.hidden_size), max_length(config)
         self.dropout = nn.Dropout(settings.dropout)
+        for module in backbone.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = KeptLinear
         self._add_memories()
         has_types = getattr(config, "type_vocab_size", 0) > 1
         self._separator = tokenizer_of(files).separator() if has_types else None  # before the second text of a pair
@@ -257,6 +261,33 @@ class PretrainedEncoder(Encoder):
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         return self.backbone.parameters()
+
+
+class KeptLinear(nn.Linear):
+    """Keeps bfloat16 weights between batches of a prediction on a CPU, where autocast would convert them each time."""
+
+    _kept: tuple[tuple[int, ...], Tensor | None, Tensor | None] = (), None, None  # what they were made of
+
+    def forward(self, x: Tensor) -> Tensor:
+        if (
+            self.training
+            or torch.is_grad_enabled()
+            or not torch.is_autocast_enabled("cpu")
+            or self.weight.is_inference()
+        ):
+            return super().forward(x)
+        own = (self.weight,) if self.bias is None else (self.weight, self.bias)
+        state = tuple(number for one in own for number in (one.data_ptr(), one._version))
+        state_of_kept, weight, bias = self._kept
+        if weight is None or state_of_kept != state:
+            weight, bias = self.weight.bfloat16(), None if self.bias is None else self.bias.bfloat16()
+            self._kept = state, weight, bias
+        return F.linear(x, weight, bias)
+
+    def train(self, mode: bool = True) -> Self:
+        if mode:  # a fused optimizer changes weights without a new version
+            self._kept = (), None, None
+        return super().train(mode)
 
 
 class _MemoryHook:
