@@ -5,7 +5,7 @@
 MiniLM learns rows of one domain by finetune+ema. Then 64 test texts, or one, are read by
 
 - memgrow: `Learner.predict` with matrix products in float32, or in bfloat16 (the default where the processor has it);
-- memgrow, weights at hand: the same in bfloat16, with weights that are not converted in every call;
+- memgrow, nn.Linear: the same with torch's layers in place of `FastLinear`;
 - sentence-transformers: `encode` and the head, float32;
 - onnxruntime: the graph of `memgrow export --to onnx` in float32, or with int8 weights (`quantize_dynamic`), in
   memgrow's batches;
@@ -38,6 +38,7 @@ from memgrow.data.corpora import open_corpus
 from memgrow.data.disk import atomic_write, pack_json
 from memgrow.learner import Learner
 from memgrow.models import PretrainedEncoder
+from memgrow.models.transformer import FastLinear
 from memgrow.nn.device import multiplies_bfloat16
 from memgrow.storage.export import GRAPH, INPUTS, OUTPUT, export_onnx
 from memgrow.training.settings import FINE_TUNING
@@ -84,14 +85,14 @@ def by_graph(learner: Learner, path: Path) -> Predict:
 
 def ways_of(learner: Learner, folder: Path) -> dict[str, Predict]:
     single = with_precision(learner, "float32")
-    ways: dict[str, Predict] = {"memgrow, float32": by_memgrow(single)}
-    if multiplies_bfloat16("cpu"):
-        ways["memgrow, bfloat16"] = by_memgrow(with_precision(learner, "bfloat16"))
-        at_hand = with_precision(learner, "bfloat16")
-        for module in at_hand.classifier().encoder.modules():
-            if isinstance(module, torch.nn.Linear):
-                module.to(torch.bfloat16)
-        ways["memgrow, bfloat16, weights at hand"] = by_memgrow(at_hand)
+    ways: dict[str, Predict] = {}
+    for precision in ("float32", *(["bfloat16"] if multiplies_bfloat16("cpu") else [])):
+        plain = with_precision(learner, precision)
+        for module in plain.classifier().encoder.modules():
+            if isinstance(module, FastLinear):
+                module.__class__ = torch.nn.Linear
+        ways[f"memgrow, {precision}"] = by_memgrow(with_precision(learner, precision))
+        ways[f"memgrow, {precision}, nn.Linear"] = by_memgrow(plain)
     encode = rivals.predict_with_sentence_transformers(learner)
     ways[RIVAL] = lambda rows: [label for label, _ in encode([one.text for one in rows])]
     export_onnx(single, folder / "onnx")
@@ -147,7 +148,7 @@ def main() -> None:
     found: dict[str, Any] = {}
     with TemporaryDirectory() as scratch:
         ways = ways_of(learner, Path(scratch))
-        for name, texts, rounds in (("64 texts", tested[:64], given.rounds), ("1 text", tested[:1], 5 * given.rounds)):
+        for name, texts, rounds in (("64 texts", tested[:64], given.rounds), ("1 text", tested[:1], 3 * given.rounds)):
             found[name] = times(ways, texts, rounds)
             print(name, pack_json(found[name]).decode(), flush=True)
         answers = {name: predict(tested) for name, predict in ways.items() if name != RIVAL}

@@ -4,6 +4,7 @@ import copy
 import inspect
 import json
 import math
+import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
@@ -38,6 +39,7 @@ DROPOUTS = (
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 # Pieces in a batch without gradients: as many as keep a GPU busier than Python, and as few as stay in a CPU's caches.
 TOKENS_AT_ONCE = {"cuda": 1 << 16, "cpu": 768}
+HAS_ONEDNN = bool(torch._C._has_mkldnn) and platform.machine() in ("x86_64", "AMD64")
 FIRST_TEXTS = 256  # of a domain, whose queries its slots start at
 
 
@@ -55,7 +57,7 @@ class PretrainedEncoder(Encoder):
         self.dropout = nn.Dropout(settings.dropout)
         for module in backbone.modules():
             if type(module) is nn.Linear:
-                module.__class__ = KeptLinear
+                module.__class__ = FastLinear
         self._add_memories()
         has_types = getattr(config, "type_vocab_size", 0) > 1
         self._separator = tokenizer_of(files).separator() if has_types else None  # before the second text of a pair
@@ -263,19 +265,23 @@ class PretrainedEncoder(Encoder):
         return self.backbone.parameters()
 
 
-class KeptLinear(nn.Linear):
-    """Keeps bfloat16 weights between batches of a prediction on a CPU, where autocast would convert them each time."""
+class FastLinear(nn.Linear):
+    """A linear layer that is faster in prediction on a CPU.
+
+    bfloat16 weights are kept between batches, where autocast would convert them each time. In float32 the product is
+    oneDNN's: MKL, which torch takes, is half as fast on AMD's processors.
+    """
 
     _kept: tuple[tuple[int, ...], Tensor | None, Tensor | None] = (), None, None  # what they were made of
 
     def forward(self, x: Tensor) -> Tensor:
-        if (
-            self.training
-            or torch.is_grad_enabled()
-            or not torch.is_autocast_enabled("cpu")
-            or self.weight.is_inference()
-        ):
+        usual = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling() or self.weight.is_inference()
+        if usual or x.device.type != "cpu":
             return super().forward(x)
+        if not torch.is_autocast_enabled("cpu"):
+            if not HAS_ONEDNN or not x.dtype == self.weight.dtype == torch.float32:
+                return super().forward(x)
+            return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], ""))
         own = (self.weight,) if self.bias is None else (self.weight, self.bias)
         state = tuple(number for one in own for number in (one.data_ptr(), one._version))
         state_of_kept, weight, bias = self._kept
