@@ -11,7 +11,6 @@ Entries are never changed by learning. Which of them answers depends on how the 
 """
 
 import copy
-import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -259,7 +258,7 @@ class DomainMemory(nn.Module):
             found = self._rebuilt(number, model)
             while self._models and (len(self._models) + 1) * _bytes_of(found) > CACHED:
                 # Any: were it the one read longest ago, a batch that reads more than fit would find none.
-                self._models.pop(random.choice([*self._models]), None)
+                self._models.pop([*self._models][number % len(self._models)], None)
             self._models[number] = found
         return found
 
