@@ -678,12 +678,36 @@ def tiers() -> str:
 
 
 def memory_cost() -> str:
-    found = read("memory/speed")
-    times = [(name.split(", ")[1], one) for name, one in found.items() if isinstance(one, dict) and "times" in one]
-    rows = [[f"{name} in the memory, {one['entries read']} read", f"{one['times']:.1f}"] for name, one in times]
-    about = f"Time to predict {found['texts']} texts in one batch, threads: {found['threads']}. An entry of MiniLM has "
-    about += f"{found['megabytes of an entry']:.1f} MB, the encoder {found['megabytes']['base.safetensors']:.0f} MB."
-    return table(("model", "times a model without memory"), rows, f"{about} From {command(found)}.")
+    found = read("many-domains")
+    rows = []
+    for way, costs in found["ways"].items():
+        for cost, values in costs.items():
+            if cost in costs["100 domains / 1 domain"] and not cost.startswith("first"):
+                scale, digits, unit = (1e-6, 1, "MB") if cost == "written" else (1, 2, "s")
+                figures = [f"{scale * value:.{digits}f}" for value in values.values()]
+                ratio = f"{costs['100 domains / 1 domain'][cost]:.1f}"
+                rows.append([way, f"{cost}, {unit}", *figures, ratio])
+    read_most = max(one["100"] for costs in found["ways"].values() for one in costs["read"].values())
+    about = f"MiniLM, {found['texts']} texts in a batch; of 100 domains a mixed batch read {read_most}. "
+    about += f"Processor time of one thread, matrix products in {'bfloat16' if found['bfloat16'] else 'float32'}."
+    header = ("method", "cost", "1 domain", "10", "100", "100 / 1")
+    return table(header, rows, f"{about} From {command(found)}.")
+
+
+def cpu_prediction() -> str:
+    found, key = read("cpu-prediction"), "times as fast as sentence-transformers"
+    rows = []
+    for way in found["64 texts"]:
+        figures = [
+            f"{found[size][way][what]:.{digits}f}"
+            for size in ("64 texts", "1 text")
+            for what, digits in (("milliseconds", 0 if size == "64 texts" else 1), (key, 2))
+        ]
+        right = found["accuracy"].get(way)
+        rows.append([way, *figures, "" if right is None else f"{100 * right:.1f}"])
+    header = ("way", "64 texts, ms", "times as fast", "1 text, ms", "times as fast", "accuracy, %")
+    about = f"MiniLM, threads: {found['threads']}, processor time; times as fast as sentence-transformers; accuracy on "
+    return table(header, rows, f"{about}{found['tested']} test rows of one domain. From {command(found)}.")
 
 
 def default_settings() -> str:
@@ -874,6 +898,7 @@ NAMED = (
     privacy_ends,
     readings,
     memory_cost,
+    cpu_prediction,
     sure,
     tiers,
     default_settings,

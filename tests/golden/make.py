@@ -4,7 +4,8 @@
     PYTHONPATH=<source of 0.2> python -m tests.golden.make answers
 
 Models made by later code would prove nothing. `0.1.0-*` and `format-2-*` are older: memgrow 0.1.0 (format 1) and the
-first version with format 2 saved them. The answers of all were written by 0.2.
+first version with format 2 saved them. The answers of all were written by 0.2. `format-3-*` and their answers are of
+commit 285d3878, before each entry of a domain memory became a file (`read_entries="always"`).
 """
 
 import json

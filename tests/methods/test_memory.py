@@ -193,14 +193,13 @@ def test_a_hub_folder_holds_the_memory(tmp_path: Path, tiny: Path, independent: 
 def test_a_damaged_memory_is_refused(words: Learner, change: str) -> None:
     model = words.classifier()
     shape = model.shape()
-    entries = shape["domain_memory"]["entries"]
-    if change == "no key":
-        del entries[0]["tensors"]["key"]
-    elif change == "no entry":
-        entries.clear()
-    else:
-        entries[0]["tensors"]["key"] = [10**12]
     stored = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if change == "no key":
+        del stored["memory.0:key"]
+    elif change == "no entry":
+        shape["domain_memory"]["entries"].clear()
+    else:
+        stored["memory.0:key"] = (10**12,)
     with pytest.raises((ValueError, ModelError)):
         rebuild("pair", model.settings, model.labels, shape, stored=stored)
 
@@ -358,3 +357,48 @@ def test_each_text_is_calibrated_by_the_domain_whose_weights_answer(words: Learn
         torch.testing.assert_close(found, raw / divisors)
         shares = [list(one.probabilities.values()) for one in words.predict(domain.test)]
         torch.testing.assert_close(torch.tensor(shares), found.softmax(-1))
+
+
+def rebuilt_step_by_step(learner: Learner, number: int) -> Classifier:
+    """The model of an entry: one difference after another is added to the newest weights."""
+    model, entries = copy.deepcopy(learner.classifier()), list(memory_of(learner).entries())
+    model.memory, state = None, model.state_dict()
+    for one in reversed(entries[number:-1]):
+        for name, up in one.tensors.items():
+            if name.endswith(":up"):
+                name = name.removesuffix(":up")
+                state[name] = state[name] + up.float() @ one.tensors[f"{name}:down"].float()
+    state |= {name: tensor for name, tensor in entries[number].tensors.items() if name in state}
+    model.load_state_dict(state)
+    return model
+
+
+@pytest.fixture(scope="module")
+def four(tiny: Path) -> Learner:
+    learner = create("finetune+memory", tiny)
+    learner.use("finetune+memory", replace(learner.options, entry_rank=2))
+    learner.learn(stream(4))
+    return learner
+
+
+@pytest.mark.parametrize("cached", [0, domain_memory.CACHED])
+def test_entries_are_rebuilt_in_any_order_and_whatever_is_cached(four: Learner, monkeypatch, cached: int) -> None:
+    monkeypatch.setattr(domain_memory, "CACHED", cached)
+    monkeypatch.setattr(PretrainedEncoder, "_half", False)
+    data = four.split(stream()[0], "test")
+    expected = [rebuilt_step_by_step(four, number).plain_logits(data) for number in range(4)]
+    memory = copy.deepcopy(memory_of(four))
+    for number in (1, 0, 2, 0, 3, 1):
+        found = memory.model_for(number, four.classifier()).plain_logits(data)
+        torch.testing.assert_close(found, expected[number], rtol=0, atol=1e-5)
+
+
+def test_matrices_that_are_kept_in_bfloat16_give_the_same_bits(four: Learner, monkeypatch) -> None:
+    monkeypatch.setattr(PretrainedEncoder, "_half", True)
+    data = four.split(stream()[0], "test")
+    found = [copy.deepcopy(memory_of(four)).model_for(n, four.classifier()) for n in range(3)]
+    monkeypatch.setattr(PretrainedEncoder, "convert_matrices", lambda encoder: None)
+    expected = [copy.deepcopy(memory_of(four)).model_for(n, four.classifier()) for n in range(3)]
+    for fast, plain in zip(found, expected, strict=True):
+        assert domain_memory._bytes_of(fast) < domain_memory._bytes_of(plain)
+        assert torch.equal(fast.plain_logits(data), plain.plain_logits(data))

@@ -19,6 +19,7 @@ from memgrow.errors import ModelError, SettingsError
 from memgrow.models import PretrainedEncoder, PretrainedSettings, build, rebuild, transformer
 from memgrow.models.hub import EncoderFiles, read_encoder
 from memgrow.models.tokenizer import max_tokens, tokenize_for, tokenizer_of
+from memgrow.models.transformer import FastLinear
 from tests.support.tiny_encoder import FAMILIES, POSITIONS, edit_config, make_encoder
 
 LABELS = ("no", "yes")
@@ -326,3 +327,43 @@ def test_many_texts_get_the_answers_of_each_alone(files, precision, monkeypatch)
         monkeypatch.setitem(transformer.TOKENS_AT_ONCE, "cpu", count)
         torch.testing.assert_close(model.logits(data), alone, rtol=tolerance, atol=tolerance)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_kept_bfloat16_weights_give_the_same_bits_and_follow_every_change(files: EncoderFiles, monkeypatch) -> None:
+    monkeypatch.setattr(PretrainedEncoder, "_half", True)
+    encoder = make(files)
+    words, lengths = torch.randint(5, 20, (3, 7)), torch.tensor([7, 3, 5])
+
+    def assert_same() -> None:
+        plain = copy.deepcopy(encoder)
+        for module in plain.modules():
+            if isinstance(module, FastLinear):
+                module.__class__ = nn.Linear
+        with torch.no_grad():
+            assert torch.equal(encoder(words, lengths), plain(words, lengths))
+
+    assert_same()
+    assert_same()
+    linear = next(one for one in encoder.modules() if isinstance(one, FastLinear))
+    assert linear._kept[1] is not None
+    with torch.no_grad():
+        linear.weight.mul_(1.5)
+    assert_same()
+    encoder.load_state_dict({name: 0.9 * tensor for name, tensor in encoder.state_dict().items()})
+    assert_same()
+    for fused in (False, True):
+        encoder.train()
+        encoder(words, lengths).square().sum().backward()
+        torch.optim.Adam(encoder.parameters(), lr=0.1, fused=fused).step()
+        encoder.eval()
+        assert_same()
+
+
+def test_the_product_of_prediction_is_that_of_torch(files: EncoderFiles, monkeypatch) -> None:
+    monkeypatch.setattr(PretrainedEncoder, "_half", False)
+    encoder = make(files)
+    words, lengths = torch.randint(5, 20, (3, 7)), torch.tensor([7, 3, 5])
+    with torch.no_grad():
+        found = encoder(words, lengths)
+        monkeypatch.setattr(FastLinear, "forward", nn.Linear.forward)
+        torch.testing.assert_close(found, encoder(words, lengths), rtol=1e-5, atol=1e-5)

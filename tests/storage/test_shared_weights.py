@@ -1,14 +1,17 @@
 """The folder of a model with a pretrained encoder is complete, and versions share what has not changed of it."""
 
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memgrow.data.disk import stored_shapes
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.storage.checkpoint import BASE, MODEL
+from memgrow.storage.checkpoint import BASE, ENTRY, MODEL, ROUTER
+from memgrow.storage.versions import undo
 from memgrow.training.settings import TrainingSettings
 from tests.support.stored import stored
 from tests.support.tiny_encoder import make_encoder
@@ -66,3 +69,43 @@ def test_where_the_encoder_trains_the_next_version_has_a_base_of_its_own(source,
         assert bits(Learner.load(tmp_path / f"v{version}", device="cpu")) == bits(learner)
     assert not (stored(tmp_path / "v1") / BASE).samefile(stored(tmp_path / "v0") / BASE)
     assert not any(name.startswith("encoder.") for name in stored_shapes(stored(tmp_path / "v1") / MODEL))
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("options", [{"entry_rank": 2}, {"independent": True, "rank": 2}])
+def test_a_save_writes_the_entry_of_the_new_domain_and_the_one_that_it_changed(
+    source, stream, tmp_path, monkeypatch, links: bool, options: dict[str, Any]
+):
+    if not links:
+        monkeypatch.setattr(os, "link", without_links)
+    method = "lora+memory" if "rank" in options else "finetune+memory"
+    settings = MethodSettings(**options)
+    learner = Learner.create(method, encoder=str(source), training=TRAINING, options=settings, device="cpu")
+    folder, kept = tmp_path / "model", []
+    for number, domain in enumerate(stream[:3], 1):
+        learner.adapt(domain, folder=folder)
+        kept.append(bits(learner))
+        version = stored(folder)
+        assert sorted(path.name for path in version.glob("entry-*")) == [ENTRY.format(n + 1) for n in range(number)]
+        assert not any(name.startswith("memory.") for name in stored_shapes(version / MODEL))
+        assert bits(Learner.load(folder, device="cpu")) == kept[-1]
+    again = [name for name in (ENTRY.format(1), ROUTER) if (version / name).stat().st_nlink < 2]
+    assert again == ([] if links else [ENTRY.format(1), ROUTER])
+    for number in (2, 1):  # versions that share files with the one that goes
+        undo(folder)
+        assert bits(Learner.load(folder, device="cpu")) == kept[number - 1]
+
+
+def without_links(*given: Any) -> None:
+    raise OSError("this file system has no hard links")
+
+
+def test_a_damaged_entry_is_not_shared(source, stream, tmp_path):
+    learner = Learner.create("finetune+memory", encoder=str(source), training=TRAINING, device="cpu")
+    learner.learn(stream[:2], folder=tmp_path / "model")
+    first = stored(tmp_path / "model") / ENTRY.format(1)
+    content = bytearray(first.read_bytes())
+    content[-1] ^= 1
+    first.write_bytes(content)
+    learner.adapt(stream[2], folder=tmp_path / "model")
+    assert bits(Learner.load(tmp_path / "model", device="cpu")) == bits(learner)

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate, token_mask
+from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, SettingsError, brief
 from memgrow.models.base import CausalSettings, Encoder, Model, StepOutput, Tally
 from memgrow.models.domain_memory import DomainMemory
@@ -183,13 +184,13 @@ class CausalModel(Model):
         return new
 
     @classmethod
-    def rebuild(cls, settings: CausalSettings, files: EncoderFiles, shape: Mapping[str, Any]) -> Self:
+    def rebuild(cls, settings: CausalSettings, files: EncoderFiles, shape: Mapping[str, Any], stored: Shapes) -> Self:
         """A model of a shape, its weights to be filled in."""
         new = cls(CausalEncoder(settings, build_backbone(files, settings), files))
         if shape.get("rank"):
             new.add_low_rank(shape["rank"])
         if "domain_memory" in shape:
-            new.memory = DomainMemory.restore(shape["domain_memory"], new.encoder.bare())
+            new.memory = DomainMemory.restore(shape["domain_memory"], new.encoder.bare(), stored)
         return new
 
     def add_low_rank(self, rank: int) -> None:

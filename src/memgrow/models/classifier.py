@@ -253,21 +253,10 @@ def rebuild(
 
     A folder may come from anywhere: what is not plausible is refused before anything of its size is built.
     """
-    if stored is not None:
-        if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
-            raise unfit(f"more layers or columns than the {len(stored):,} tensors")
-        if "projection" in shape and stored.get("heads.0.0.weight", ())[:1] != (shape["projection"],):
-            raise unfit("another number of random features than heads.0.0.weight")
-        _check_shapes(DomainMemory.sizes(shape.get("domain_memory", {"entries": ()})), stored)
-        if files is not None:
-            check_sizes(json.loads(files.config), stored)
-        with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
-            model = rebuild(task, settings, labels, shape, files=files)
-        _check_shapes(_shapes_of(model), stored, exactly=files is None)
 
     if isinstance(settings, CausalSettings):
         assert files is not None
-        return CausalModel.rebuild(settings, files, shape)
+        return CausalModel.rebuild(settings, files, shape, stored or {})
 
     def encoder() -> Encoder:
         if isinstance(settings, PretrainedSettings):
@@ -275,15 +264,28 @@ def rebuild(
             return PretrainedEncoder.rebuild(settings, files, shape)
         return RecurrentEncoder.rebuild(settings, shape)
 
-    model = _around(encoder(), task, labels)
-    if isinstance(model, Classifier) and "projection" in shape:
-        model.project(shape["projection"])
-    if isinstance(model, Classifier) and "labels" in shape:
-        model.label_blocks = shape["labels"]
-    if isinstance(model, Classifier) and "domain_memory" in shape:
-        base = cast(PretrainedEncoder, encoder()) if settings.is_pretrained else None
-        model.memory = DomainMemory.restore(shape["domain_memory"], base)
-    return model
+    def build() -> Model:
+        model = _around(encoder(), task, labels)
+        if isinstance(model, Classifier) and "projection" in shape:
+            model.project(shape["projection"])
+        if isinstance(model, Classifier) and "labels" in shape:
+            model.label_blocks = shape["labels"]
+        if isinstance(model, Classifier) and "domain_memory" in shape:
+            base = cast(PretrainedEncoder, encoder()) if settings.is_pretrained else None
+            model.memory = DomainMemory.restore(shape["domain_memory"], base, stored or {})
+        return model
+
+    if stored is not None:
+        if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
+            raise unfit(f"more layers or columns than the {len(stored):,} tensors")
+        if "projection" in shape and stored.get("heads.0.0.weight", ())[:1] != (shape["projection"],):
+            raise unfit("another number of random features than heads.0.0.weight")
+        if files is not None:
+            check_sizes(json.loads(files.config), stored)
+        with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
+            model = build()
+        _check_shapes(_shapes_of(model), stored, exactly=files is None)
+    return build()
 
 
 def check_numbers(model: Model, stored: Mapping[str, Tensor]) -> None:

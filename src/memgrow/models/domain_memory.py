@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
+from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, listed
 from memgrow.models.base import Encoder, Model
 from memgrow.models.recurrent import RecurrentEncoder
@@ -91,6 +92,7 @@ class DomainMemory(nn.Module):
             for name, tensor in entry.tensors.items():
                 self.register_buffer(_buffer(number, name), tensor)
         self._models: dict[int, Any] = {}  # that have been read lately
+        self._built: tuple[int, dict[str, Tensor]] | None = None  # number and weights of the last one in it
 
     # Growing
 
@@ -212,7 +214,8 @@ class DomainMemory(nn.Module):
 
     def scores(self, data: Encoded) -> Tensor:
         """Log-probabilities of entries (examples, entries) for each text."""
-        keys = [one.tensors for one in self.entries()]
+        names = (KEY,) if self.base is None else (KEY, VARIANCE, TEXTS)
+        keys = [{name: self.get_buffer(_buffer(number, name)) for name in names} for number in range(len(self))]
         found = scores_by_words(data, keys) if self.base is None else scores_by_vectors(features(self.base, data), keys)
         return found.log_softmax(-1)
 
@@ -275,7 +278,8 @@ class DomainMemory(nn.Module):
         if found is None:
             found = self._rebuilt(number, model)
             while self._models and (len(self._models) + 1) * _bytes_of(found) > CACHED:
-                self._models.pop(next(iter(self._models)), None)
+                # Any: were it the one read longest ago, a batch that reads more than fit would find none.
+                self._models.pop([*self._models][number % len(self._models)], None)
             self._models[number] = found
         return found
 
@@ -295,17 +299,20 @@ class DomainMemory(nn.Module):
             new = type(model)(RecurrentEncoder.rebuild(model.settings, entry.shape), labels)
         new.label_blocks = entry.blocks
         state, chain = dict(new.state_dict()), [entry]
-        if not self.independent:  # each difference starts at the next one's weights, the nearest ones that are at hand
-            last = min((known for known in self._models if known > number), default=len(entries) - 1)
-            chain = entries[number:last]
-            known = self._models[last].state_dict() if last in self._models else {}
-            state |= {name: known[name] for name in state if name in known and known[name].shape == state[name].shape}
-        for one in reversed(chain):
-            for name in [name for name in one.tensors if name.endswith(UP)]:
-                base = name.removesuffix(UP)
-                state[base] = state[base] + one.tensors[name].float() @ one.tensors[base + DOWN].float()
+        if not self.independent:  # each difference starts at the next one's weights
+            chain = entries[number:-1]
+            if (built := self._built) is not None and built[0] > number:
+                state |= {n: t for n, t in built[1].items() if n in state and t.shape == state[n].shape}
+                chain = entries[number : built[0]]
+        for name in {name.removesuffix(UP) for one in chain for name in one.tensors if name.endswith(UP)}:
+            parts = [one.tensors for one in chain if name + UP in one.tensors]
+            up, down = torch.cat([one[name + UP] for one in parts], 1), torch.cat([one[name + DOWN] for one in parts])
+            state[name] = state[name] + up.float() @ down.float()
         state |= {name: tensor for name, tensor in entry.tensors.items() if name in state}
         new.to(model.device).load_state_dict(state)
+        self._built = None if self.independent else (number, state)
+        if isinstance(new.encoder, PretrainedEncoder):
+            new.encoder.convert_matrices()
         return new.eval().requires_grad_(False)
 
     # Copying, saving and loading
@@ -315,37 +322,42 @@ class DomainMemory(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._models.clear()
+        self._built = None
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def shape(self) -> dict[str, Any]:
-        """All that is needed to build it again, as JSON."""
+        """All that is needed to build it again, as JSON, but for the shapes of its tensors."""
         entries = [
             {
                 "name": one.name,
                 "labels": list(one.blocks),
                 "encoder": one.shape,
                 "carried": one.carried,
-                "tensors": {name: [*tensor.shape] for name, tensor in one.tensors.items()},
             }
             for one in self.entries()
         ]
         return {"read": self.read, "entries": entries}
 
     @classmethod
-    def restore(cls, shape: Mapping[str, Any], base: Encoder | None) -> "DomainMemory":
-        """A memory of that shape, its tensors to be filled in."""
+    def restore(cls, shape: Mapping[str, Any], base: Encoder | None, stored: Shapes) -> "DomainMemory":
+        """A memory of that shape, its tensors to be filled in; `stored` are those of a model, by their names in it."""
         given, read = shape["entries"], shape["read"]
+        sizes: list[dict[str, list[int]]] = [{} for _ in given]
+        for place, size in stored.items():
+            number, is_entry, name = place.removeprefix("memory.").partition(":")
+            if is_entry and int(number) < len(given):
+                sizes[int(number)][name.replace("/", ".")] = [*size]
         if len(given) == 0 or not all(isinstance(one["name"], str) for one in given):
             raise ValueError("an entry of the domain memory has no name")
         if read not in (*READINGS, INDEPENDENT) or (read == INDEPENDENT and base is None):
             raise ValueError("the domain memory is read in an unknown way")
-        for one in given:
-            sizes, expected = one["tensors"], {KEY: [BUCKETS]}
+        for own in sizes:
+            expected = {KEY: [BUCKETS]}
             if base is not None:
-                (groups,), width = sizes[TEXTS], given[0]["tensors"][KEY][1]
+                (groups,), width = own[TEXTS], sizes[0][KEY][1]
                 expected = {KEY: [groups, width], VARIANCE: [1]}
-                expected |= {NOISE: [1]} if NOISE in sizes else {}
-            if LABELS not in sizes or any(sizes.get(name) != size for name, size in expected.items()):
+                expected |= {NOISE: [1]} if NOISE in own else {}
+            if LABELS not in own or any(own.get(name) != size for name, size in expected.items()):
                 raise ValueError("an entry of the domain memory has no key")
         entries = [
             Entry(
@@ -353,20 +365,11 @@ class DomainMemory(nn.Module):
                 tuple(one["labels"]),
                 one["encoder"],
                 float(one["carried"]),
-                {name: torch.empty(sizes, dtype=_dtype(name, base, read)) for name, sizes in one["tensors"].items()},
+                {name: torch.empty(size, dtype=_dtype(name, base, read)) for name, size in own.items()},
             )
-            for one in given
+            for one, own in zip(given, sizes, strict=True)
         ]
         return cls(entries, base, read)
-
-    @staticmethod
-    def sizes(shape: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """The shapes of the tensors of a memory that `shape` describes, by their names in a model's state dict."""
-        return {
-            f"memory.{_buffer(number, name)}": tuple(sizes)
-            for number, one in enumerate(shape["entries"])
-            for name, sizes in one["tensors"].items()
-        }
 
 
 # Values

@@ -3,7 +3,7 @@
 The number of the format is `folder.FORMAT`, which also reads older folders.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.data.disk import link_or_copy, load_tensors, pack_json, save_tensors, write_new, wrong_part
+from memgrow.data.disk import TENSORS, link_or_copy, load_tensors, pack_json, save_tensors, write_new, wrong_part
 from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
@@ -32,9 +32,10 @@ from memgrow.training.settings import LearnerConfig, LearnerState, TrainingSetti
 CONFIG = "config.json"  # settings and shape, from which the model is built
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
-MODEL = "model.safetensors"  # all weights, or those that are not in the base
+MODEL = "model.safetensors"  # all weights that are in no other file
 BASE = "base.safetensors"  # weights of a pretrained encoder; versions share the file while most of it is unchanged
 ROUTER = "router.safetensors"  # the encoder by which a domain memory is read: never changed, shared by versions
+ENTRY = "entry-{:04}.safetensors"  # an entry of a domain memory, shared likewise; some models have all in MODEL
 ENCODER = "encoder.json"  # configuration of a pretrained encoder, as transformers reads it
 TOKENIZER = "tokenizer.json"  # its tokenizer, as the package tokenizers reads it
 METHOD = "remembered.safetensors"  # state of the method, if it has any
@@ -52,8 +53,8 @@ Summary = TypeVar("Summary", Calibration, Reference)
 # Writing
 
 
-def write_files(folder: Path, config: LearnerConfig, state: LearnerState, bases: Sequence[Path] = ()) -> None:
-    """Write a version to an empty folder. `bases` are base files of earlier versions, which may be shared."""
+def write_files(folder: Path, config: LearnerConfig, state: LearnerState, earlier: Sequence[Path] = ()) -> None:
+    """Write a version to an empty folder. Files that those of `earlier` versions have as well are shared."""
     if state.model is None:
         raise ModelError("this learner has learned nothing yet: give it a domain with `adapt` first")
     check_numbers(state.model, state.model.state_dict())
@@ -80,50 +81,65 @@ def write_files(folder: Path, config: LearnerConfig, state: LearnerState, bases:
         **noted,
         **({REHEARSAL: pack_rows(state.method_state.rows)} if config.method.keeps_rows else {}),
     }
-    for name, value in values.items():
-        write_new(folder / name, pack_json(value))
+    texts = {name: pack_json(value) for name, value in values.items()}
     if config.encoder is not None:
-        texts = {**config.encoder.licences, ENCODER: config.encoder.config, TOKENIZER: config.encoder.tokenizer}
+        own = {**config.encoder.licences, ENCODER: config.encoder.config, TOKENIZER: config.encoder.tokenizer}
         if config.encoder.chat is not None:
-            texts[CHAT] = config.encoder.chat
-        for name, text in texts.items():
-            write_new(folder / name, text)
+            own[CHAT] = config.encoder.chat
+        texts |= {name: text.encode() for name, text in own.items()}
+    for name, text in texts.items():
+        _write_text(folder / name, text, earlier)
     if tensors := state.method_state.state_dict():
         save_tensors(folder / METHOD, tensors)
-    _write_weights(folder, state.model, bases)
+    _write_weights(folder, state.model, earlier)
 
 
-def _write_weights(folder: Path, model: Model, bases: Sequence[Path]) -> None:
-    tensors = model.state_dict()
-    shared: set[str] = set()
-    if model.settings.is_pretrained:
-        shared |= _write_shared(
-            folder / BASE, tensors, {f"encoder.{name}" for name in model.encoder.state_dict()}, bases
-        )
-    if router := {name for name in tensors if name.startswith("memory.base.")}:
-        shared |= _write_shared(folder / ROUTER, tensors, router, [base.with_name(ROUTER) for base in bases])
-    save_tensors(folder / MODEL, {name: tensor for name, tensor in tensors.items() if name not in shared})
+def _write_weights(folder: Path, model: Model, earlier: Sequence[Path]) -> None:
+    files: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in model.state_dict().items():
+        files.setdefault(_file_of(name, model.settings), {})[name] = tensor
+    rest = files.pop(MODEL, {})
+    for file, tensors in files.items():
+        shared = _write_shared(folder / file, tensors, earlier, BASE_SHARE if file == BASE else 1.0)
+        rest |= {name: tensor for name, tensor in tensors.items() if name not in shared}
+    save_tensors(folder / MODEL, rest)
 
 
-def _write_shared(file: Path, tensors: Mapping[str, Tensor], names: set[str], earlier: Iterable[Path]) -> set[str]:
-    """Write tensors to a file, or link to an earlier one that has most of them; returns the names of those in it."""
-    for other in earlier:
-        if shared := _unchanged(other, tensors):
+def _file_of(name: str, settings: ModelSettings) -> str:
+    """The file of a tensor by its name in a model's state dict."""
+    module, _, own = name.partition(".")
+    if module == "memory":
+        number, is_entry, _ = own.partition(":")
+        return ENTRY.format(int(number) + 1) if is_entry else ROUTER
+    return BASE if module == "encoder" and settings.is_pretrained else MODEL
+
+
+def _write_text(file: Path, content: bytes, earlier: Iterable[Path]) -> None:
+    """Write a file, or link to an earlier one with this content."""
+    for other in (folder / file.name for folder in earlier):
+        if other.is_file() and other.read_bytes() == content:
             link_or_copy(other, file)
-            return shared
-    save_tensors(file, {name: tensors[name] for name in names})
-    return names
+            return
+    write_new(file, content)
 
 
-def _unchanged(base: Path, tensors: Mapping[str, Tensor]) -> set[str]:
-    """The names of a base's tensors that are bit by bit those of the model; none if they are too few to share it."""
-    try:
-        stored = load_tensors(base)
-    except (OSError, ModelError):  # missing or damaged: a new one is written
-        return set()
-    same = {name for name, tensor in stored.items() if name in tensors and _same_bits(tensor, tensors[name])}
-    total = sum(tensor.nbytes for tensor in stored.values())
-    return same if sum(stored[name].nbytes for name in same) >= BASE_SHARE * total else set()
+def _write_shared(file: Path, tensors: Mapping[str, Tensor], earlier: Iterable[Path], least: float) -> Collection[str]:
+    """Write tensors to a file, or link to an earlier one of which at least this share of bytes is the same.
+
+    Returns the names of those that the file has.
+    """
+    for other in (folder / file.name for folder in earlier):
+        try:
+            stored = load_tensors(other)
+        except (OSError, ModelError):  # missing or damaged
+            continue
+        same = {name for name, tensor in stored.items() if name in tensors and _same_bits(tensor, tensors[name])}
+        total = sum(one.nbytes for one in {**stored, **tensors}.values())
+        if sum(stored[name].nbytes for name in same) >= least * total:
+            link_or_copy(other, file)
+            return same
+    save_tensors(file, tensors)
+    return tensors.keys()
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
@@ -232,17 +248,16 @@ def _read_files(
         raise ValueError(f"{CONFIG}: labels or seed")
     if config.model.is_pretrained and config.encoder is None:
         raise ValueError(f"{ENCODER} is missing")
-    stored = version.shapes(BASE, ROUTER, MODEL)
+    files = sorted(name for name in version.sha256 if name.endswith(TENSORS) and name != METHOD)
+    stored = version.shapes(*files)
     model = rebuild(task, config.model, len(labels), shape, files=config.encoder, stored=stored)
     vocabulary = Vocabulary.from_json(version.json(VOCABULARY))
     if shape.get("words", len(vocabulary)) != len(vocabulary):
         raise ValueError(f"{VOCABULARY} has {len(vocabulary):,} words, and {CONFIG} {shape['words']:,}")
     known = model.state_dict().keys()
-    tensors = {
-        n: t
-        for n, t in (version.tensors(BASE) | version.tensors(ROUTER) | version.tensors(MODEL)).items()
-        if n in known
-    }
+    tensors: dict[str, Tensor] = {}
+    for name in files:  # the base before the model, which has what has changed
+        tensors |= {n: t for n, t in version.tensors(name).items() if n in known}
     check_numbers(model, tensors)
     model.load_state_dict(tensors)
     model.encoder.check()

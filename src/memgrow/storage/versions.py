@@ -7,7 +7,7 @@ from pathlib import Path
 from memgrow.errors import ModelError, SettingsError
 from memgrow.evaluation.history import History, Stage
 from memgrow.nn import distributed
-from memgrow.storage.checkpoint import BASE, CONFIG, DAMAGED, find_version, read_history, read_stages, write_files
+from memgrow.storage.checkpoint import CONFIG, DAMAGED, find_version, read_history, read_stages, write_files
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, VersionFolder, hold, read_settled
 from memgrow.training.progress import ResumeFolder
 from memgrow.training.settings import LearnerConfig, LearnerState
@@ -61,9 +61,8 @@ def write_checkpoint(
         keep = folder.keep if keep_versions is None else keep_versions
         kept = [one for one in folder.versions if _is_earlier(one, fingerprints)]
         kept = kept[: KEEP_VERSIONS if keep is None else keep]
-        bases = [place / BASE for place in _places(folder, earlier)]
         with folder.new_version(kept, keep) as place:
-            write_files(place, config, state, bases)
+            write_files(place, config, state, list(_places(folder, earlier)))
 
 
 def _is_earlier(version: VersionFolder, fingerprints: Sequence[str]) -> bool:

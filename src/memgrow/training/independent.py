@@ -275,7 +275,8 @@ def _check_fits(state: LearnerState, part: DomainPart) -> None:
     if missing := {name for name in model.state_dict() if name.startswith("heads.")} - part.entry.tensors.keys():
         raise ValueError(f"{min(missing)} is missing")
     own = memory.state_dict()
-    for name, tensor in DomainMemory.restore(memory.shape(), memory.base).state_dict().items():
+    stored = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    for name, tensor in DomainMemory.restore(memory.shape(), memory.base, stored).state_dict().items():
         if tensor.dtype != own[name].dtype or not own[name].isfinite().all():
             raise ValueError(f"{name} is not finite, or of {own[name].dtype}")
     memory.model_for(len(memory) - 1, model)  # builds it
