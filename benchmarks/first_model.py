@@ -1,9 +1,9 @@
 """Processor seconds of a first model: `memgrow adapt` on 300 rows with the default encoder and one thread.
 
-    python benchmarks/first_model.py --rounds 2 --out results/first_model/seconds.json
+    python benchmarks/first_model.py --out results/first_model/seconds.json
+    python benchmarks/first_model.py --profile --out results/first_model/profile.json
 
-Trains on each of three domains with two shares of the time for saving the unfinished training, in turn, and once with
-a profile. Other programs on the machine only add to the seconds, so the least of the rounds is reported. With equal
+Trains on each of three domains with two shares of the time for saving the unfinished training, in turn. Other programs on the machine only add to the seconds, so the least of the rounds is reported. With equal
 weights (their SHA-256) accuracy needs no comparison.
 """
 
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -91,24 +92,32 @@ def profile(file: Path, folder: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--profile", action="store_true", help="where the time goes, on one of the domains")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    runs: dict[str, dict[str, list[dict[str, Any]]]] = {name: {share: [] for share in SHARES} for name in DOMAINS}
-    value: dict[str, Any] = {"command": recorded_command(__file__), "rows": ROWS, "shares": SHARES, "runs": runs}
-    value |= {"torch": torch.__version__, "python": platform.python_version(), "threads": 1}
-    with TemporaryDirectory() as place:
-        for number in range(given.rounds):
-            for name in DOMAINS:
-                file = Path(place) / f"{name}.jsonl"
-                write_rows(name, file)
-                for share, size in SHARES.items():
-                    runs[name][share].append(adapt(file, Path(place) / f"{name}-{share}-{number}", size))
-                    print(name, share, runs[name][share][-1], flush=True)
-                    given.out.parent.mkdir(parents=True, exist_ok=True)
-                    given.out.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-        value["profile"] = profile(Path(place) / f"{DOMAINS[-1]}.jsonl", Path(place) / "profiled")
+    value: dict[str, Any] = {"command": recorded_command(__file__), "rows": ROWS, "threads": 1}
+    value |= {"torch": torch.__version__, "python": platform.python_version()}
+
+    def write() -> None:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+    with TemporaryDirectory() as place:
+        files = {name: Path(place) / f"{name}.jsonl" for name in DOMAINS}
+        for name, file in files.items():
+            write_rows(name, file)
+        if given.profile:
+            value["seconds"] = profile(files[DOMAINS[-1]], Path(place) / "profiled")
+            write()
+            return
+        runs: dict[str, Any] = {name: {share: [] for share in SHARES} for name in DOMAINS}
+        value |= {"shares": SHARES, "runs": runs}
+        for number in range(given.rounds):
+            for name, share in product(DOMAINS, SHARES):
+                runs[name][share].append(adapt(files[name], Path(place) / f"{name}-{share}-{number}", SHARES[share]))
+                print(name, share, runs[name][share][-1], flush=True)
+                write()
 
 
 if __name__ == "__main__":
