@@ -3,8 +3,9 @@
     python benchmarks/first_model.py --out results/first_model/seconds.json
     python benchmarks/first_model.py --profile --out results/first_model/profile.json
 
-Trains on each of three domains with two shares of the time for saving the unfinished training, in turn. Other programs on the machine only add to the seconds, so the least of the rounds is reported. With equal
-weights (their SHA-256) accuracy needs no comparison.
+Trains on each of three domains with two shares of the time for saving the unfinished training, in turn.
+Other programs on the machine only add to the seconds, so the least of the rounds is reported. With equal weights
+(their SHA-256) accuracy needs no comparison.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Average the runs: `python -m research.defaults.summary RUNS [RUNS ...]`, folders that `research.defaults` wrote."""
+"""Average the runs: `python -m research.defaults.summary [--out FILE] RUNS ...`, folders that `research.defaults` wrote."""
 
+import argparse
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
@@ -10,13 +10,17 @@ from typing import Any
 from research.common.statistics import paired_over_seeds
 
 RESULT = Path(__file__).parents[2] / "results" / "defaults.json"
-REFERENCES = ("plain", "old default")
+REFERENCES = ("plain", "old default", "default")
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m research.defaults.summary", description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    given = parser.parse_args()
     averages: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for folder in sys.argv[1:]:
-        for path in sorted(Path(folder).glob("*.json")):
+    for folder in given.runs:
+        for path in sorted(folder.glob("*.json")):
             record = json.loads(path.read_text(encoding="utf-8"))
             averages[f"{record['stream']}, {record['rows']}"][record["variant"]][record["seed"]] = record["average"]
     streams: dict[str, Any] = {}
@@ -32,7 +36,7 @@ def main() -> None:
                     row[f"minus {other}"] = [None if one is None else round(one, 2) for one in numbers]
             streams[stream][name] = row
     value = {"command": "python -m research.defaults.summary RUNS", "encoder": "minilm", "streams": streams}
-    RESULT.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    given.out.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
