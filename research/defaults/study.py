@@ -1,6 +1,7 @@
 """Which default settings keep up with a plain loop: `python -m research.defaults --data DATA --out FOLDER`.
 
-`--check`, `--memory` and `--first` make the later runs. One factor at a time. Each run writes one .json file with the test accuracies after every stage.
+`--check`, `--memory` and `--first` make the later runs.
+One factor at a time. Each run writes one .json file with the test accuracies after every stage.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Average the runs: `python -m research.defaults.summary [--out FILE] RUNS ...`, folders that `research.defaults` wrote."""
+"""Average the runs: `python -m research.defaults.summary RUNS ...`, folders that `research.defaults` wrote."""
 
 import argparse
 import json
