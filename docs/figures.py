@@ -575,6 +575,24 @@ def few_rows() -> str:
     return table(header, rows, sentence, f"From {command(found)}.")
 
 
+def first_model() -> str:
+    """Processor seconds of a first model, and where they go."""
+    found, parts = read("first_model/seconds"), read("first_model/profile")
+    rows = []
+    for name, runs in found["runs"].items():
+        for share, some in runs.items():
+            best = min(some, key=lambda one: one["processor"])
+            most = f"{100 * found['shares'][share]:.0f}%"
+            rows.append([name, most, f"{best['processor']:.0f}", f"{best['written MB']:,}", best["weights"]])
+    seconds = parts["seconds"]
+    shares = [f"{part} {100 * one / seconds['all']:.0f}%" for part, one in seconds.items() if part != "all"]
+    header = ("domain", "saves take at most", "processor seconds", "MB written", "SHA-256 of the weights")
+    about = (
+        f"`memgrow adapt` on {found['rows']} rows, one thread, beside a dozen other programs. Of the processor time: "
+    )
+    return table(header, rows, f"{about}{', '.join(shares)}.", f"From {command(found)} and {command(parts)}.")
+
+
 def protocol() -> str:
     """The candidates of each family on the streams for choosing."""
     names = {"bilstm": "BiLSTM", "encoder": "encoder", "replies": "replies"}
@@ -889,6 +907,7 @@ NAMED = (
     encoders_answer,
     encoders_short,
     few_rows,
+    first_model,
     protocol,
     five_genres,
     torture,

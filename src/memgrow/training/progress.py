@@ -85,7 +85,7 @@ def warn(progress: Progress, sentence: str) -> None:
     warnings.warn(sentence, stacklevel=level)
 
 
-SAVING_SHARE = 0.03  # largest share of the training time that saving after epochs may take
+SAVING_SHARE = 0.1  # largest share of the training time that saving after epochs may take
 BYTES_PER_S = 2e8  # expected speed of the first save
 STATE = "state.safetensors"  # tensors, and the training state as metadata
 
