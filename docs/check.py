@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
-from figures import BLOCKS, MARK, PICTURE, filled, pages, picture, read  # noqa: E402
+from figures import BLOCKS, MARK, PICTURES, filled, pages, read  # noqa: E402
 from typer.main import get_command  # noqa: E402
 
 from memgrow.cli import app  # noqa: E402
@@ -75,9 +75,10 @@ def figures_are_current() -> Iterator[str]:
 
 
 @check
-def the_picture_is_current() -> Iterator[str]:
-    if PICTURE.read_text(encoding="utf-8") != picture():
-        yield f"{name_of(PICTURE)} is out of date; run python docs/figures.py --write"
+def pictures_are_current() -> Iterator[str]:
+    for path, draw in PICTURES.items():
+        if path.read_text(encoding="utf-8") != draw():
+            yield f"{name_of(path)} is out of date; run python docs/figures.py --write"
 
 
 @check

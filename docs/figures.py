@@ -4,7 +4,7 @@
     python docs/figures.py --write    fill every block <!-- figures: NAME --> ... <!-- end of figures -->
 
 A block is a function of `BLOCKS`. It names the command that its figures come from; docs/check.py checks both.
-The picture of the README is drawn too.
+The pictures are drawn too.
 """
 
 import gzip
@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 MARK = re.compile(r"<!-- figures: ([\w-]+) -->\n(.*?)<!-- end of figures -->", flags=re.DOTALL)
 DEFAULT_RUNS, OLD_DEFAULT_RUNS = "results/encoders/adapt-memory", "results/encoders/adapt-default"
-PICTURE = ROOT / "docs/forgetting.svg"
 BAG, BAG_ALL = "bag of words", "bag, all data"
 
 Json = dict[str, Any]
@@ -154,23 +153,96 @@ text { font: 18px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 """
 
 
-def picture() -> str:
-    """The picture of the README as SVG: bars of accuracy, on a card that suits light and dark pages."""
-    title = "Average accuracy over all domains at the end"
+def bars(title: str, groups: dict[str, dict[str, tuple[int, float]]]) -> str:
+    """Groups of bars of accuracy (colour, value) as SVG, on a card that suits light and dark pages."""
     drawn, y = [f'<text x="20" y="36">{title}</text>'], 80
-    for stream in (stream for stream, (_, short) in CLAIMED.items() if short):
-        drawn.append(f'<text class="title" x="20" y="{y}">{CLAIMED[stream][1]}</text>')
-        for number, (name, value) in enumerate(claimed()[stream].items()):
+    for group, found in groups.items():
+        drawn.append(f'<text class="title" x="20" y="{y}">{group}</text>')
+        for name, (colour, value) in found.items():
             y, width = y + 32, round(2.7 * value)
             drawn += [
                 f'<text x="20" y="{y}">{name}</text>',
-                f'<rect class="bar{number}" x="170" y="{y - 17}" width="{width}" height="22" rx="3"/>',
+                f'<rect class="bar{colour}" x="170" y="{y - 17}" width="{width}" height="22" rx="3"/>',
                 f'<text class="title" x="{width + 178}" y="{y}">{value:.1f}%</text>',
             ]
         y += 50
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 520 {y - 30}" width="640" role="img">'
     card = f'<rect class="card" x="0.5" y="0.5" width="519" height="{y - 31}" rx="10"/>'
     return "\n".join([opening, f"<title>{title}</title>", f"<style>{STYLE}</style>", card, *drawn, "</svg>", ""])
+
+
+def picture() -> str:
+    """The picture of the README."""
+    shown = {stream: claimed()[stream] for stream, (_, short) in CLAIMED.items() if short}
+    groups = {
+        CLAIMED[stream][1]: {name: (colour, value) for colour, (name, value) in enumerate(found.items())}
+        for stream, found in shown.items()
+    }
+    return bars("Average accuracy over all domains at the end", groups)
+
+
+def peers_picture() -> str:
+    """memgrow in blue, its peers in orange, and in grey those that keep rows."""
+    found = read("peers")
+    groups = {}
+    for stream, one in found["streams"].items():
+        groups[stream.capitalize()] = {
+            PEERS[name]: (
+                2 if name in found["keeps rows"] else int(name.startswith("memgrow")),
+                fmean(run["average"] for run in runs),
+            )
+            for name, runs in sorted(one["systems"].items(), key=lambda item: -item[1][0]["average"])
+        }
+    return bars("Average accuracy over all domains at the end; grey: keeps rows", groups)
+
+
+PEERS = {  # names in the picture
+    "memgrow": "memgrow",
+    "memgrow, ridge": "memgrow ridge",
+    "memgrow, no memory": "no memory",
+    "adaptive-classifier": "adaptive-class.",
+    "SetFit": "SetFit",
+    "Trainer": "Trainer",
+    "scikit-learn, partial_fit": "partial_fit",
+    "scikit-learn, refit": "scikit-learn refit",
+    "Trainer, all rows": "Trainer, all rows",
+}
+PICTURES = {ROOT / "docs/forgetting.svg": picture, ROOT / "docs/peers.svg": peers_picture}
+
+
+def peers() -> str:
+    """Accuracy and cost beside what people use instead."""
+    found = read("peers")
+    streams = found["streams"]
+    accuracy, cost = [], []
+    for name in found["settings"]:
+        runs = [one["systems"].get(name, []) for one in streams.values()]
+        kept = "yes" if name in found["keeps rows"] else "no"
+        ends = [f"{spread([one['average'] for one in some], 1)}{lost(some)}" if some else "-" for some in runs]
+        accuracy.append([name, kept, *ends])
+        seconds = [f"{fmean(one['seconds']['learning'] for one in some):.0f}" if some else "-" for some in runs]
+        disk = [f"{fmean(one['disk MB'] for one in some):,.0f}" if some else "-" for some in runs]
+        peak = max(one["peak MB"] for some in runs for one in some)
+        speed = fmean(one["texts a second"] for one in runs[0])
+        cost.append([name, *seconds, f"{peak:,}", " / ".join(disk), f"{speed:,.0f}"])
+    rows = [[name, about] for name, about in found["settings"].items()]
+    sizes = [f"{stream}: {one['about']}; {size_of(one['rows'])}" for stream, one in streams.items()]
+    first = table(("system", "keeps rows", *(f"{one}, %" for one in streams)), accuracy, f"{'. '.join(sizes)}.")
+    names = ("system", *(f"seconds: {one}" for one in streams), "peak MB", "disk MB", "texts a second, sentiment")
+    second = table(names, cost)
+    third = table(("system", "settings"), rows, f"From {command(found)}.")
+    return f"{first}\n\n{second}\n\n{third}"
+
+
+def lost(runs: Sequence[Json]) -> str:
+    """The points forgotten, in brackets."""
+    values = [run["forgetting"] for run in runs]
+    return "" if None in values else f" ({fmean(values):.1f})".replace("-", "−")
+
+
+def size_of(rows: dict[str, list[int]]) -> str:
+    train, test = (max(one[place] for one in rows.values()) for place in (0, 1))
+    return f"{train} training and {test} test rows each"
 
 
 def commands() -> str:
@@ -503,6 +575,24 @@ def few_rows() -> str:
     header = ("rows", "five epochs, 50 steps of warm-up, %", "the rule, %", "gain, points [95% interval]")
     sentence = f"Four domains of sentiment, each learned by a new model with F, MiniLM, {old['seeds']} seeds, paired."
     return table(header, rows, sentence, f"From {command(found)}.")
+
+
+def first_model() -> str:
+    """Processor seconds of a first model, and where they go."""
+    found, parts = read("first_model/seconds"), read("first_model/profile")
+    rows = []
+    for name, runs in found["runs"].items():
+        for share, some in runs.items():
+            best = min(some, key=lambda one: one["processor"])
+            most = f"{100 * found['shares'][share]:.0f}%"
+            rows.append([name, most, f"{best['processor']:.0f}", f"{best['written MB']:,}", best["weights"]])
+    seconds = parts["seconds"]
+    shares = [f"{part} {100 * one / seconds['all']:.0f}%" for part, one in seconds.items() if part != "all"]
+    header = ("domain", "saves take at most", "processor seconds", "MB written", "SHA-256 of the weights")
+    about = (
+        f"`memgrow adapt` on {found['rows']} rows, one thread, beside a dozen other programs. Of the processor time: "
+    )
+    return table(header, rows, f"{about}{', '.join(shares)}.", f"From {command(found)} and {command(parts)}.")
 
 
 def protocol() -> str:
@@ -875,6 +965,7 @@ STUDIES += [f"study-{name}" for name in (*STREAMS, "slots")]
 STUDIES += [f"protocol-{family}" for family in ("bilstm", "encoder", "replies")]
 NAMED = (
     readme,
+    peers,
     commands,
     methods,
     sentiment_methods,
@@ -886,6 +977,7 @@ NAMED = (
     encoders_answer,
     encoders_short,
     few_rows,
+    first_model,
     protocol,
     five_genres,
     torture,
@@ -939,10 +1031,11 @@ def main() -> None:
             print(page.relative_to(ROOT))
             if "--write" in sys.argv[1:]:
                 page.write_text(new, encoding="utf-8")
-    if not PICTURE.is_file() or PICTURE.read_text(encoding="utf-8") != picture():
-        print(PICTURE.relative_to(ROOT))
-        if "--write" in sys.argv[1:]:
-            PICTURE.write_text(picture(), encoding="utf-8")
+    for path, draw in PICTURES.items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != draw():
+            print(path.relative_to(ROOT))
+            if "--write" in sys.argv[1:]:
+                path.write_text(draw(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Which default settings keep up with a plain loop: `python -m research.defaults --data DATA --out FOLDER`.
 
-`--check` and `--memory` run what the second and the third rule name. One factor at a time.
+`--check`, `--memory` and `--first` make the later runs. One factor at a time.
 Each run writes one .json file with the test accuracies after every stage.
 """
 
@@ -24,16 +24,18 @@ REVIEWS = ("apparel", "dvd", "kitchen_housewares", "health_personal_care")
 CHECK = ("books", "electronics", "music", "software")
 LAST = ("MR", "baby", "imdb", "sports_outdoors")  # unlike each other
 SENTIMENT = ("films", "products", "editorials", "tweets")
+ALONE = ("films", "products", "tweets")  # first models
 STREAMS = {"reviews": REVIEWS, "sentiment": SENTIMENT, "check": CHECK, "mixed": LAST}
+STREAMS |= {name: (name,) for name in ALONE}
 VALIDATION = 0.1
-FIRST_STEPS = training_settings.FIRST_STEPS
+FIRST_STEPS, AUTO_STEPS = training_settings.FIRST_STEPS, training_settings.AUTO_STEPS
 
 
 def domains_of(data: Path, stream: str, rows: int, seed: int) -> list[Domain]:
     """So many rows of each domain, a tenth of them for validation."""
     domains = []
     for name in STREAMS[stream]:
-        if stream == "sentiment":
+        if name in SENTIMENT:
             found = read(data / "sentiment" / f"{name}.jsonl")
             train = [pick(row) for row in found if row["split"] != "test"]
             test = [pick(row) for row in found if row["split"] == "test"]
@@ -106,8 +108,9 @@ VARIANTS: dict[str, Variant] = {
     "default": variant(),
     "default, all rows": variant(all_rows=True),
     "default, domain memory": variant("finetune+ema+memory"),
+    "default, 100 steps": variant(),  # of a first domain with few rows, not 150
 }
-FEWER_EPOCHS = ("default", "default, all rows", "default, domain memory")  # all others train a first domain as before
+FEWER_EPOCHS = tuple(name for name in VARIANTS if name.startswith("default"))  # all others train longer, as before
 
 
 def _joint(domains: list[Domain], seed: int, given: argparse.Namespace) -> list[list[float]]:
@@ -140,11 +143,18 @@ def memory_checks() -> Iterator[Job]:
             yield from ((stream, rows, name, seed) for stream in ("check", "mixed") for name in names)
 
 
+def first_models() -> Iterator[Job]:
+    """The fourth call: fewer steps for a first model."""
+    names = ("default", "default, 100 steps")
+    yield from ((stream, 300, name, seed) for seed in range(5) for stream in ALONE for name in names)
+
+
 def do(job: Job, given: argparse.Namespace) -> None:
     stream, rows, name, seed = job
     began = time.monotonic()
     if name not in FEWER_EPOCHS:
         training_settings.FIRST_STEPS = 0
+    training_settings.AUTO_STEPS = 100 if name.endswith("100 steps") else AUTO_STEPS
     found = list(stream_of(stream, given.data, seed)) if rows == "whole" else domains_of(given.data, stream, rows, seed)
     matrix = VARIANTS[name](found, seed, given)
     training_settings.FIRST_STEPS = FIRST_STEPS
@@ -166,9 +176,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after so many")
     parser.add_argument("--check", action="store_true", help="the runs that check what was chosen")
     parser.add_argument("--memory", action="store_true", help="the runs of the third rule")
+    parser.add_argument("--first", action="store_true", help="the runs of first models with fewer steps")
     parser.add_argument("--only", default="", help="runs whose name holds this text")
     given = parser.parse_args()
-    asked = memory_checks() if given.memory else checks() if given.check else jobs()
+    asked = first_models() if given.first else memory_checks() if given.memory else checks() if given.check else jobs()
     chosen = [job for job in asked if given.only in ".".join(map(str, job))]
     run_jobs(do, chosen, given.workers, given.seconds, given)
 
