@@ -14,9 +14,7 @@ from memgrow.methods.base import FinishedDomain, Method, option
 from memgrow.models import CausalModel, Classifier, Model, PretrainedEncoder
 from memgrow.models.domain_memory import DomainMemory
 
-FEW_LABELS = (
-    2  # of a first domain, up to which one mean tells it apart nearly as well as those of labels: research/memory
-)
+FEW_LABELS = 2  # of a first domain, up to which one mean tells it apart nearly as well as means of labels
 
 
 @dataclass(frozen=True)
