@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -53,19 +53,19 @@ def ours(data: Path, model: str, device: str, clock: Any) -> tuple[list[float], 
         if len(times) > STEPS + 1:
             raise KeyboardInterrupt
 
-    LoRA.after_step = after_step  # type: ignore[method-assign]
+    LoRA.after_step = after_step  # type: ignore
     try:
         learner.learn(Stream(stream[:1]))
     except KeyboardInterrupt:
         pass
     finally:
-        LoRA.after_step = original  # type: ignore[method-assign]
+        LoRA.after_step = original  # type: ignore
     train = learner.config.tokenize(stream[0].train)
     encoded = encode(train, Vocabulary())
     order = shuffled(encoded, learner.training.batch, derive(derive(0, "stage", 0), "order", 0), 0)
     batches = [collate(encoded, indices, torch.device("cpu")) for indices in order[: STEPS + 1]]
     assert learner.encoder is not None
-    fresh = CausalModel.create(learner.settings, learner.encoder)  # type: ignore[arg-type]
+    fresh = CausalModel.create(cast(Any, learner.settings), learner.encoder)
     return [after - before for before, after in pairwise(times[1:])], batches, fresh
 
 
@@ -78,7 +78,7 @@ def theirs(model: CausalModel, batches: list[Batch], device: str, clock: Any) ->
     adapted = peft.get_peft_model(model.encoder.backbone, lora)  # type: ignore[arg-type]
     rows, times = [rows_of(batch) for batch in batches], [clock()]
 
-    class Clock(TrainerCallback):
+    class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *given: Any, **named: Any) -> None:
             times.append(clock())
 
@@ -101,7 +101,7 @@ def theirs(model: CausalModel, batches: list[Batch], device: str, clock: Any) ->
         trainer = Trainer(
             model=adapted,
             args=arguments,
-            train_dataset=[{"number": number} for number in range(len(rows))],  # type: ignore[arg-type]
+            train_dataset=[{"number": number} for number in range(len(rows))],
             data_collator=lambda some: rows[next(order)],
             callbacks=[Clock()],
         )
