@@ -75,7 +75,7 @@ def theirs(model: CausalModel, batches: list[Batch], device: str, clock: Any) ->
 
     names = sorted({name.rpartition(".")[2] for name in model.encoder.linear_layers()})
     lora = peft.LoraConfig(r=8, lora_alpha=16, target_modules=names, task_type="CAUSAL_LM")
-    adapted = peft.get_peft_model(model.encoder.backbone, lora)  # type: ignore[arg-type]
+    adapted = peft.get_peft_model(model.encoder.backbone, lora)
     rows, times = [rows_of(batch) for batch in batches], [clock()]
 
     class Clock(TrainerCallback):  # type: ignore[misc]
