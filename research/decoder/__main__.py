@@ -58,7 +58,7 @@ def stream_of(data: Path, seed: int) -> Stream:
 
 def create(method: str, model: str, seed: int, device: str, rate: float | None = None) -> Learner:
     if method == GRU:
-        return Learner.create(encoder="gru", task="reply", seed=seed, device=device)
+        return Learner.create(encoder="gru", task="reply", seed=seed, device="cpu")  # the sizes for few rows
     usual = defaults_for(model)
     training = usual.training if rate is None else replace(usual.training, new_rate=rate)
     return Learner.create(method, model=usual.model, training=training, options=usual.options, seed=seed, device=device)
@@ -91,7 +91,7 @@ def replies(learner: Learner, stream: Stream) -> dict[str, list[str]]:
 
 def run(method: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     began, stream = time.monotonic(), stream_of(given.data, seed)
-    learner = create(method, given.model, seed, given.device)
+    learner = create(method, given.model, seed, given.device, given.rate)
     text = list(load_for_evaluation([given.text]).stream) if method != GRU else []
     stages: list[Any] = []
     texts: list[Any] = []
@@ -208,6 +208,7 @@ def main() -> None:
     parser.add_argument("--w2v", type=Path, help="word vectors for W2V-Sim")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--rate", type=float, help="learning rate of LoRA, in place of the default")
     parser.add_argument("--tune", action="store_true", help="only compare learning rates, on other pairs")
     given = parser.parse_args()
     if given.tune:
