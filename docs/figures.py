@@ -635,8 +635,8 @@ def privacy() -> str:
     found, keys = read("privacy"), read("memory/keys")
     names = {
         "drift": "`drift.json`: mean features",
-        "private": "key of an encoder's domain (`+memory`), without new labels, or `keys=private`",
-        "label": "the same with new labels, or `keys=label`",
+        "label": "key of an encoder's domain (`+memory`)",
+        "private": "the same with `keys=private`",
         "counts": "key of a BiLSTM's domain (`+memory`)",
         "vocabulary": "`vocabulary.json`, `min_documents=2`",
         "vocabulary_5": "`vocabulary.json`, `min_documents=5`",

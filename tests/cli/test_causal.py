@@ -37,7 +37,7 @@ def test_a_model_is_made_asked_evaluated_and_exported(memgrow, files, tmp_path):
     matrix = json.loads(memgrow.done("inspect", model, "--json"))["history"]["matrix"]
     assert set(matrix[1]["scores"]) == {"kitchen", "harbour", "base"}, "files of earlier calls are watched again"
     reply = json.loads(memgrow.done("chat", model, "--max-words", "3", "--json", stdin="where is the lamp"))
-    assert set(reply) == {"reply", "ended", "reads"}
+    assert set(reply) == {"reply", "ended"}
     rows = memgrow.done("predict", model, "--for-domain", "kitchen", stdin="where\nis it\n").splitlines()
     assert len(rows) == 2
     assert set(json.loads(rows[0])) == {"texts", "reply", "ended"}

@@ -40,8 +40,8 @@ def stream(domains: int = 3) -> Stream:
     return synthetic_stream(domains=domains, train=60, validation=20, test=20, seed=1)
 
 
-def create(method: str, encoder: Path | None = None) -> Learner:
-    options = MethodSettings(read_entries="always")
+def create(method: str, encoder: Path | None = None, **options_given: Any) -> Learner:
+    options = MethodSettings(read_entries="always", **options_given)
     if encoder is None:
         return Learner.create(method, model=SMALL, training=TRAINING, options=options)
     return Learner.create(method, model=PretrainedSettings(encoder=str(encoder)), training=TRAINING, options=options)
@@ -311,23 +311,11 @@ def test_private_keys_route_texts(tiny: Path) -> None:
     assert all(sum(route.values()) == pytest.approx(1) for route in learner.route(domains[0].test))
 
 
-def test_only_a_domain_of_many_new_labels_has_means_of_labels_and_that_is_told(tiny: Path) -> None:
-    learner, heard = create("finetune+memory", tiny), Plug()
-
-    def labelled(name: str, labels: str) -> Domain:
-        given = stream(1)[0]
-        parts = (
-            [replace(one, label=labels[n % len(labels)]) for n, one in enumerate(part)]
-            for part in (given.train, given.validation)
-        )
-        return Domain(name, *parts)
-
-    for labels, count, notes in (("ab", 1, 0), ("cdef", 4, 1), ("abcd", 1, 0)):
-        heard.notes.clear()
-        learner.adapt(labelled(labels, labels), progress=heard)
-        newest = list(memory_of(learner).entries())[-1].tensors
-        assert len(newest["key"]) == count
-        assert ("noise" in newest) == (count == 1)
+def test_means_of_few_texts_are_told_and_private_keys_are_not(tiny: Path) -> None:
+    for keys, notes in (("label", 1), ("private", 0)):
+        learner, heard = create("finetune+memory", tiny, keys=keys), Plug()
+        learner.adapt(stream(1)[0], progress=heard)
+        assert ("noise" in list(memory_of(learner).entries())[-1].tensors) == (keys == "private")
         assert sum("keys=private" in note for note in heard.notes) == notes
 
 

@@ -14,8 +14,6 @@ from memgrow.methods.base import FinishedDomain, Method, option
 from memgrow.models import CausalModel, Classifier, Model, PretrainedEncoder
 from memgrow.models.domain_memory import DomainMemory
 
-FEW_LABELS = 2  # of a first domain, up to which one mean tells it apart nearly as well as means of labels
-
 
 @dataclass(frozen=True)
 class IndependentOptions:
@@ -28,8 +26,7 @@ class MemoryOptions(IndependentOptions):
     read_entries: Literal["auto", "conflict", "mean", "always"] = option(
         "auto", words=("auto", "conflict", "mean", "always")
     )  # see DomainMemory; auto: mean for texts on an encoder, else conflict
-    # See models/router.py; auto: label for a domain with new labels, but private for a first one with few, and others.
-    keys: Literal["auto", "label", "private"] = option("auto", words=("auto", "label", "private"))
+    keys: Literal["label", "private"] = option("label", words=("label", "private"))  # see models/router.py
 
 
 class Memory(Method):
@@ -64,9 +61,7 @@ class Memory(Method):
         self._base = None
         name = "+".join(one.name for one in domain.domains)
         known: dict[str, Any] = {"domain": name, "data": domain.data, "rank": options.entry_rank}
-        new = {label for label in domain.data.labels if old is None or label >= old.labels}
-        few = base is not None and len(new) <= (FEW_LABELS if old is None else 0)
-        known["private"] = options.keys == "private" or (options.keys == "auto" and few)
+        known["private"] = options.keys == "private"
         if options.independent:
             assert base is not None
             model.memory = DomainMemory.alone(model, base=base, added=domain.added, **known)
