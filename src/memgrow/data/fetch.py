@@ -3,11 +3,13 @@
 import errno
 import os
 import subprocess
+import sys
 import tempfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,34 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 @contextmanager
+def _byte_bar(folder: Path, name: str, size: int) -> Iterator[None]:
+    """In a terminal, show how many of so many bytes have come into a folder, whoever writes them."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress
+
+    if not size or not sys.stderr.isatty():
+        yield
+        return
+    columns = "Fetching {task.description}", BarColumn(complete_style="cyan"), DownloadColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, ended = bar.add_task(name, total=size), threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.2):
+                with suppress(OSError):  # of a file that is moved
+                    found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+                    bar.update(task, completed=min(found, size))
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+@contextmanager
 def replace_folder(folder: Path, note: str, variable: str, size: int = 0) -> Iterator[Path]:
     """An empty folder that replaces `folder` at the end, if that has the file `note`; `size`: bytes to fetch."""
     if folder.is_symlink() or (folder.exists() and not (folder / note).is_file()):
@@ -113,7 +143,8 @@ def replace_folder(folder: Path, note: str, variable: str, size: int = 0) -> Ite
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as place:
             (filled := Path(place, folder.name)).mkdir()
-            yield filled
+            with _byte_bar(Path(place), folder.name, size):
+                yield filled
             if folder.exists():
                 folder.rename(Path(place, "old"))
             filled.rename(folder)
