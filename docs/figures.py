@@ -192,7 +192,7 @@ def peers_picture() -> str:
             )
             for name, runs in sorted(one["systems"].items(), key=lambda item: -item[1][0]["average"])
         }
-    return bars("Accuracy on all domains after the last one; grey: keeps rows", groups)
+    return bars("Accuracy after the last domain. Grey keeps rows", groups)
 
 
 PEERS = {  # names in the picture
@@ -202,8 +202,8 @@ PEERS = {  # names in the picture
     "adaptive-classifier": "adaptive-class.",
     "SetFit": "SetFit",
     "Trainer": "Trainer",
-    "scikit-learn, partial_fit": "partial_fit",
-    "scikit-learn, refit": "scikit-learn refit",
+    "scikit-learn, partial_fit": "sklearn partial",
+    "scikit-learn, refit": "sklearn refit",
     "Trainer, all rows": "Trainer, all rows",
 }
 PICTURES = {ROOT / "docs/forgetting.svg": picture, ROOT / "docs/peers.svg": peers_picture}
@@ -214,7 +214,8 @@ def peers() -> str:
     found = read("peers")
     streams = found["streams"]
     accuracy, cost = [], []
-    for name in found["settings"]:
+    measured = [name for name in found["settings"] if any(name in one["systems"] for one in streams.values())]
+    for name in measured:
         runs = [one["systems"].get(name, []) for one in streams.values()]
         kept = "yes" if name in found["keeps rows"] else "no"
         ends = [f"{spread([one['average'] for one in some], 1)}{lost(some)}" if some else "-" for some in runs]
@@ -222,13 +223,15 @@ def peers() -> str:
         seconds = [f"{fmean(one['seconds']['learning'] for one in some):.0f}" if some else "-" for some in runs]
         disk = [f"{fmean(one['disk MB'] for one in some):,.0f}" if some else "-" for some in runs]
         peak = max(one["peak MB"] for some in runs for one in some)
-        speed = fmean(one["texts a second"] for one in runs[0])
-        cost.append([name, *seconds, f"{peak:,}", " / ".join(disk), f"{speed:,.0f}"])
-    rows = [[name, about] for name, about in found["settings"].items()]
+        speed = f"{fmean(one['texts a second'] for one in runs[0]):,.0f}" if runs[0] else "-"
+        cost.append([name, *seconds, f"{peak:,}", " / ".join(disk), speed])
+    rows = [[name, found["settings"][name]] for name in measured]
     sizes = [f"{stream}: {one['about']}; {size_of(one['rows'])}" for stream, one in streams.items()]
-    first = table(("system", "keeps rows", *(f"{one}, %" for one in streams)), accuracy, f"{'. '.join(sizes)}.")
+    about = f"Average test accuracy at the end (points forgotten); MiniLM, one seed. {'. '.join(sizes).capitalize()}."
+    first = table(("system", "keeps rows", *(f"{one}, %" for one in streams)), accuracy, about)
     names = ("system", *(f"seconds: {one}" for one in streams), "peak MB", "disk MB", "texts a second, sentiment")
-    second = table(names, cost)
+    about = "Processor seconds of learning all domains and texts predicted in a processor second, on one thread. "
+    second = table(names, cost, f"{about}Megabytes after {', '.join(streams)}.")
     third = table(("system", "settings"), rows, f"From {command(found)}.")
     return f"{first}\n\n{second}\n\n{third}"
 
