@@ -226,11 +226,12 @@ def peers() -> str:
         speed = f"{fmean(one['texts a second'] for one in runs[0]):,.0f}" if runs[0] else "-"
         cost.append([name, *seconds, f"{peak:,}", " / ".join(disk), speed])
     rows = [[name, found["settings"][name]] for name in measured]
-    sizes = [f"{stream}: {one['about']}; {size_of(one['rows'])}" for stream, one in streams.items()]
-    about = f"Average test accuracy at the end (points forgotten); MiniLM, one seed. {'. '.join(sizes).capitalize()}."
+    sizes = [f"{stream.capitalize()}: {one['about']}; {size_of(one['rows'])}" for stream, one in streams.items()]
+    about = f"Average test accuracy at the end (points forgotten); one seed. {'. '.join(sizes)}."
     first = table(("system", "keeps rows", *(f"{one}, %" for one in streams)), accuracy, about)
     names = ("system", *(f"seconds: {one}" for one in streams), "peak MB", "disk MB", "texts a second, sentiment")
-    about = "Processor seconds of learning all domains and texts predicted in a processor second, on one thread. "
+    about = "Processor seconds of learning all domains and texts predicted in a processor second, on one thread; "
+    about += "adaptive-classifier and SetFit predict in float32, memgrow and Trainer in bfloat16. "
     second = table(names, cost, f"{about}Megabytes after {', '.join(streams)}.")
     third = table(("system", "settings"), rows, f"From {command(found)}.")
     return f"{first}\n\n{second}\n\n{third}"
