@@ -30,8 +30,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULT = ROOT / "results/peers.json"
+RESULT = Path(__file__).resolve().parents[1] / "results/peers.json"
 PACKAGES = {"memgrow", "torch", "transformers", "setfit", "adaptive-classifier", "scikit-learn"}
 LONGEST = 256  # word pieces of a text that are read, by all systems on MiniLM
 COMMON = ("system", "stream", "rows", "versions")  # of the records of a stream
@@ -276,9 +275,6 @@ SYSTEMS: dict[str, type[System]] = {
 }
 
 
-# The streams
-
-
 @dataclass(frozen=True)
 class Stream:
     about: str
@@ -383,9 +379,6 @@ def run(name: str, stream: str, seed: int, given: argparse.Namespace) -> dict[st
 def accuracy(system: System, domain: Rows) -> float:
     found = system.predict([text for text, _ in domain.test])
     return round(100 * fmean(one == label for one, (_, label) in zip(found, domain.test, strict=True)), 2)
-
-
-# All runs
 
 
 def run_all(given: argparse.Namespace) -> None:
