@@ -594,7 +594,12 @@ def first_model() -> str:
     about = (
         f"`memgrow adapt` on {found['rows']} rows, one thread, beside a dozen other programs. Of the processor time: "
     )
-    return table(header, rows, f"{about}{', '.join(shares)}.", f"From {command(found)} and {command(parts)}.")
+    return table(
+        header,
+        rows,
+        f"{about}{', '.join(shares)}; a profile exaggerates imports.",
+        f"From {command(found)} and {command(parts)}.",
+    )
 
 
 def protocol() -> str:
