@@ -14,7 +14,6 @@ import gzip
 import json
 import os
 import pickle
-import platform
 import random
 import resource
 import subprocess
@@ -24,24 +23,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULT = ROOT / "results/peers.json"
-PACKAGES = (
-    "memgrow",
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "setfit",
-    "adaptive-classifier",
-    "scikit-learn",
-)
+RESULT = Path(__file__).resolve().parents[1] / "results/peers.json"
+PACKAGES = {"memgrow", "torch", "transformers", "setfit", "adaptive-classifier", "scikit-learn"}
 LONGEST = 256  # word pieces of a text that are read, by all systems on MiniLM
+COMMON = ("system", "stream", "rows", "versions")  # of the records of a stream
 EPOCHS, BATCH = 10, 16  # of Trainer
 VALIDATION = 0.1  # of the rows are memgrow's validation rows
 
@@ -59,10 +51,12 @@ class Rows:
 # The systems. `labels` are all labels of the stream: some systems must know them before the first domain.
 
 
-class System(Protocol):
-    settings: ClassVar[str]  # what is changed from the system's defaults, and why
-    keeps_rows: ClassVar[bool]
-    joint: ClassVar[bool]  # trains once, on the rows of all domains
+class System:
+    """What every system has. `settings` says what is changed from the system's defaults, and why."""
+
+    settings: ClassVar[str]
+    keeps_rows: ClassVar[bool] = False
+    joint: ClassVar[bool] = False  # trains once, on the rows of all domains
 
     def __init__(self, encoder: str, labels: Sequence[str], seed: int) -> None: ...
     def learn(self, domain: Rows) -> None: ...
@@ -70,12 +64,10 @@ class System(Protocol):
     def save(self, folder: Path) -> None: ...
 
 
-class Memgrow:
+class Memgrow(System):
     """The default: fine-tuning with a moving average and the domain memory."""
 
-    settings: ClassVar[str] = "defaults; a tenth of the rows for validation"
-    keeps_rows: ClassVar[bool] = False
-    joint: ClassVar[bool] = False
+    settings = "defaults; a tenth of the rows for validation"
     method: ClassVar[str | None] = None
 
     def __init__(self, encoder: str, labels: Sequence[str], seed: int) -> None:
@@ -107,12 +99,11 @@ class MemgrowRidge(Memgrow):
     method = "ridge"
 
 
-class Adaptive:
-    settings: ClassVar[str] = (
+class Adaptive(System):
+    settings = (
         "defaults, without ONNX: optimum 1.17.1 does not import with transformers 5; saved without its encoder (91 MB)"
     )
-    keeps_rows: ClassVar[bool] = True
-    joint: ClassVar[bool] = False
+    keeps_rows = True
 
     def __init__(self, encoder: str, labels: Sequence[str], seed: int) -> None:
         import numpy as np
@@ -131,12 +122,10 @@ class Adaptive:
         self.model.save(str(folder), include_onnx=False)
 
 
-class SetFit:
-    settings: ClassVar[str] = (
+class SetFit(System):
+    settings = (
         "`num_iterations=2`: by default all pairs of rows are trained on, which takes hours; bfloat16 in training"
     )
-    keeps_rows: ClassVar[bool] = False
-    joint: ClassVar[bool] = False
 
     def __init__(self, encoder: str, labels: Sequence[str], seed: int) -> None:
         from sentence_transformers import SentenceTransformer
@@ -167,12 +156,8 @@ class SetFit:
         self.model.save_pretrained(str(folder))
 
 
-class Trainer:
-    settings: ClassVar[str] = (
-        f"{EPOCHS} epochs and batch {BATCH}, not 3 and 8, for so few rows; all labels known in advance; bfloat16"
-    )
-    keeps_rows: ClassVar[bool] = False
-    joint: ClassVar[bool] = False
+class Trainer(System):
+    settings = f"{EPOCHS} epochs and batch {BATCH}, not 3 and 8, for so few rows; all labels known in advance; bfloat16"
 
     def __init__(self, encoder: str, labels: Sequence[str], seed: int) -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer, set_seed
@@ -228,12 +213,10 @@ class TrainerOnAll(Trainer):
     joint = True
 
 
-class PartialFit:
-    settings: ClassVar[str] = (
+class PartialFit(System):
+    settings = (
         "`HashingVectorizer` of 2^18 features (2^20 take 1.3 GB with 150 labels), `SGDClassifier`, log loss, 10 passes"
     )
-    keeps_rows: ClassVar[bool] = False
-    joint: ClassVar[bool] = False
 
     def __init__(self, encoder: str, labels: Sequence[str], seed: int) -> None:
         from sklearn.feature_extraction.text import HashingVectorizer
@@ -251,14 +234,12 @@ class PartialFit:
         return [str(one) for one in self.model.predict(self.vectorizer.transform(texts))]
 
     def save(self, folder: Path) -> None:
-        folder.mkdir()
-        (folder / "model.pickle").write_bytes(pickle.dumps((self.vectorizer, self.model)))
+        folder.with_suffix(".pickle").write_bytes(pickle.dumps((self.vectorizer, self.model)))
 
 
-class Refit:
-    settings: ClassVar[str] = "`TfidfVectorizer` and `LogisticRegression`, fitted to all rows so far; 1,000 iterations"
-    keeps_rows: ClassVar[bool] = True
-    joint: ClassVar[bool] = False
+class Refit(System):
+    settings = "`TfidfVectorizer` and `LogisticRegression`, fitted to all rows so far; 1,000 iterations"
+    keeps_rows = True
 
     def __init__(self, encoder: str, labels: Sequence[str], seed: int) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -278,8 +259,7 @@ class Refit:
         return [str(one) for one in self.model.predict(texts)]
 
     def save(self, folder: Path) -> None:
-        folder.mkdir()
-        (folder / "model.pickle").write_bytes(pickle.dumps((self.model, self.texts, self.labels)))
+        folder.with_suffix(".pickle").write_bytes(pickle.dumps((self.model, self.texts, self.labels)))
 
 
 SYSTEMS: dict[str, type[System]] = {
@@ -293,10 +273,6 @@ SYSTEMS: dict[str, type[System]] = {
     "scikit-learn, refit": Refit,
     "Trainer, all rows": TrainerOnAll,
 }
-FAST = ("scikit-learn, partial_fit", "scikit-learn, refit", "memgrow, ridge", "adaptive-classifier")
-
-
-# The streams
 
 
 @dataclass(frozen=True)
@@ -336,15 +312,12 @@ def domains_of(stream: str, data: Path, seed: int) -> list[Rows]:
 
 def _read(stream: str, data: Path) -> Iterator[tuple[str, list[dict[str, str]]]]:
     if stream == "sentiment":
-        from memgrow.data.corpora import open_corpus
+        from memgrow.data.corpora import open_corpus  # here, as it would count as memory of scikit-learn
 
-        names = ("films", "products", "editorials", "tweets")
-        for domain in open_corpus("sentiment", domains=list(names)).stream:
+        for domain in open_corpus("sentiment", domains=["films", "products", "editorials", "tweets"]).stream:
             parts = {"train": [*domain.train, *domain.validation], "test": domain.test}
-            rows = [
-                {"text": one.text, "label": one.label or "", "split": part} for part in parts for one in parts[part]
-            ]
-            yield domain.name, rows
+            split = [(one, part) for part, rows in parts.items() for one in rows]
+            yield domain.name, [{"text": one.text, "label": one.label or "", "split": part} for one, part in split]
     elif stream == "intents":
         by_domain: dict[str, list[dict[str, str]]] = defaultdict(list)
         for row in _lines(data / "intents/clinc150.jsonl.gz"):
@@ -366,10 +339,7 @@ def run(name: str, stream: str, seed: int, given: argparse.Namespace) -> dict[st
     """Learn a stream and measure. Each domain is tested when it has been learned, and at the end."""
     domains = domains_of(stream, given.data, seed)
     labels = sorted({label for domain in domains for label in domain.labels})
-    began = time.process_time()
-    system = SYSTEMS[name](str(given.encoder), labels, seed)
-    starting = time.process_time() - began
-    stages = domains
+    system, stages = SYSTEMS[name](str(given.encoder), labels, seed), domains
     if system.joint:
         texts, answers = ([one for domain in domains for one in getattr(domain, what)] for what in ("texts", "labels"))
         stages = [Rows("all", texts, answers, [])]
@@ -384,7 +354,7 @@ def run(name: str, stream: str, seed: int, given: argparse.Namespace) -> dict[st
     began = time.process_time()
     end = {domain.name: accuracy(system, domain) for domain in domains}
     predicting = time.process_time() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # before the model is saved
     with TemporaryDirectory() as place:
         system.save(Path(place) / "model")
         disk = sum(file.stat().st_size for file in Path(place).rglob("*") if file.is_file())
@@ -397,12 +367,12 @@ def run(name: str, stream: str, seed: int, given: argparse.Namespace) -> dict[st
         "forgetting": round(fmean(lost), 2) if lost else None,
         "learned": learned,
         "end": end,
-        "seconds": {"starting": round(starting, 2), "domains": seconds, "learning": round(sum(seconds), 2)},
+        "seconds": {"domains": seconds, "learning": round(sum(seconds), 2)},
         "texts a second": round(sum(len(domain.test) for domain in domains) / predicting, 1),
-        "peak MB": round(peak),
+        "peak MB": round(peak / 1024),
         "disk MB": round(disk / 1e6, 1),
         "rows": {domain.name: [len(domain.texts), len(domain.test)] for domain in domains},
-        "versions": versions(),
+        "versions": {one.name: one.version for one in distributions() if one.name in PACKAGES},
     }
 
 
@@ -411,37 +381,14 @@ def accuracy(system: System, domain: Rows) -> float:
     return round(100 * fmean(one == label for one, (_, label) in zip(found, domain.test, strict=True)), 2)
 
 
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-# All runs
-
-
-def jobs(seeds: int) -> Iterator[tuple[str, str, int]]:
-    """One seed of all systems first. The default without memory is told apart where domains share labels only."""
-    for seed in range(seeds):
-        for stream in STREAMS:
-            for name in SYSTEMS:
-                if (seed == 0 or name in FAST) and (name != "memgrow, no memory" or stream == "sentiment"):
-                    yield name, stream, seed
-    yield from (("memgrow", stream, seed) for seed in range(1, seeds) for stream in STREAMS)
-
-
 def run_all(given: argparse.Namespace) -> None:
     """Each run in a process of its own, which writes its record when it has ended."""
     given.out.mkdir(parents=True, exist_ok=True)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     environment = {**os.environ, **threads, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-    def do(job: tuple[str, str, int]) -> None:
-        name, stream, seed = job
+    def do(job: tuple[int, str, str]) -> None:
+        seed, stream, name = job
         file = given.out / f"{name}.{stream}.{seed}.json".replace(" ", "-").replace(",", "")
         if given.only not in f"{name}.{stream}.{seed}" or file.exists():
             return
@@ -451,21 +398,22 @@ def run_all(given: argparse.Namespace) -> None:
             print(f"{name}, {stream}, seed {seed}: failed", file=sys.stderr)
 
     with ThreadPoolExecutor(given.workers) as pool:
-        list(pool.map(do, jobs(given.seeds)))
+        list(pool.map(do, product(range(given.seeds), STREAMS, SYSTEMS)))
 
 
 def merge(folder: Path) -> None:
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    streams: dict[str, Any] = {}
-    for stream, about in STREAMS.items():
-        runs = {name: [one for one in records if (one["system"], one["stream"]) == (name, stream)] for name in SYSTEMS}
-        first = next(one for some in runs.values() for one in some)
-        kept = {name: [_short(one) for one in some] for name, some in runs.items() if some}
-        streams[stream] = {"about": about.about, "rows": first["rows"], "systems": kept}
+    versions = records[0]["versions"]
+    streams: dict[str, Any] = {name: {"about": one.about, "systems": {}} for name, one in STREAMS.items()}
+    for record in sorted(records, key=lambda one: list(SYSTEMS).index(one["system"])):
+        stream = streams[record["stream"]]
+        stream["rows"] = record["rows"]
+        kept = {key: value for key, value in record.items() if key not in COMMON}
+        stream["systems"].setdefault(record["system"], []).append(kept)
     value = {
         "command": "benchmarks/peers.py --table RUNS",
         "encoder": "all-MiniLM-L6-v2",
-        "versions": records[0]["versions"],
+        "versions": versions,
         "settings": {name: one.settings for name, one in SYSTEMS.items()},
         "keeps rows": [name for name, one in SYSTEMS.items() if one.keeps_rows],
         "streams": streams,
@@ -473,17 +421,12 @@ def merge(folder: Path) -> None:
     RESULT.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
-def _short(record: dict[str, Any]) -> dict[str, Any]:
-    names = ("seed", "average", "forgetting", "learned", "end", "seconds", "texts a second", "peak MB", "disk MB")
-    return {name: record[name] for name in names}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with intents/ and topics/")
     parser.add_argument("--encoder", type=Path, default=Path.home() / ".cache/memgrow/encoders/minilm")
     parser.add_argument("--out", type=Path, help="folder of the runs")
-    parser.add_argument("--seeds", type=int, default=3, help="of memgrow and of what is fast; 1 of the others")
+    parser.add_argument("--seeds", type=int, default=1, help="of each system and stream")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("--only", default="", help="runs whose name, as SYSTEM.STREAM.SEED, holds this text")
     parser.add_argument("--one", nargs=3, metavar=("SYSTEM", "STREAM", "SEED"), help=argparse.SUPPRESS)
