@@ -211,7 +211,16 @@ PICTURES = {ROOT / "docs/forgetting.svg": picture, ROOT / "docs/peers.svg": peer
 
 
 def peers() -> str:
-    """Accuracy and cost beside what people use instead."""
+    """Accuracy beside what people use instead."""
+    return _peers()[0]
+
+
+def peers_cost() -> str:
+    """What they cost, and how they were set."""
+    return "\n\n".join(_peers()[1:])
+
+
+def _peers() -> tuple[str, str, str]:
     found = read("peers")
     streams = found["streams"]
     accuracy, cost = [], []
@@ -228,14 +237,40 @@ def peers() -> str:
         cost.append([name, *seconds, f"{peak:,}", " / ".join(disk), speed])
     rows = [[name, found["settings"][name]] for name in measured]
     sizes = [f"{stream.capitalize()}: {one['about']}; {size_of(one['rows'])}" for stream, one in streams.items()]
-    about = f"Average test accuracy at the end (points forgotten); one seed. {'. '.join(sizes)}."
+    about = f"Average test accuracy at the end (points forgotten); one seed. {'. '.join(sizes)}. From {command(found)}."
     first = table(("system", "keeps rows", *(f"{one}, %" for one in streams)), accuracy, about)
     names = ("system", *(f"seconds: {one}" for one in streams), "peak MB", "disk MB", "texts a second, sentiment")
     about = "Processor seconds of learning all domains and texts predicted in a processor second, on one thread; "
     about += "adaptive-classifier and SetFit predict in float32, memgrow and Trainer in bfloat16. "
     second = table(names, cost, f"{about}Megabytes after {', '.join(streams)}.")
     third = table(("system", "settings"), rows, f"From {command(found)}.")
-    return f"{first}\n\n{second}\n\n{third}"
+    return first, second, third
+
+
+def decoder() -> str:
+    """Replies of a causal language model that learns films, then Ubuntu."""
+    found = read("decoder/summary")
+
+    def shown(pair: Sequence[float], digits: int = 1) -> str:
+        return f"{pair[0]:.{digits}f}" + (f" ± {pair[1]:.{digits}f}" if pair[1] else "")
+
+    rows = []
+    for name, one in found["rows"].items():
+        first, last = one["perplexity_word"][0], one["perplexity_word"][-1]
+        rose = one.get("films_perplexity_rises_percent")
+        both = [
+            " / ".join(f"{one[measure][domain][0]:.{digits}f}" for domain in ("films", "ubuntu"))
+            for measure, digits in (("bleu2", 1), ("w2v_sim", 2))
+        ]
+        text = " → ".join(f"{side[0]:.1f}" for side in one.get("text_before_and_after", ())) or "-"
+        perplexities = [shown(first["films"]) if rose else "-", shown(last["films"]), shown(last["ubuntu"])]
+        rows.append([name, *perplexities, f"{rose[0]:+.0f}" if rose else "-", *both, text, str(one["seeds"])])
+    header = ("method", "films after films", "films at the end", "Ubuntu at the end", "films rose by, %")
+    header += ("BLEU-2", "W2V-Sim", "plain text", "seeds")
+    about = "Perplexity of a word of the reply, ± standard deviation over seeds; BLEU-2 and W2V-Sim of greedy replies, "
+    about += "films / Ubuntu; perplexity of a token of a plain text before and after. `base`: before training; "
+    about += f"`rehearsal` and `multi-task` keep rows. From {command(found)}."
+    return table(header, rows, about)
 
 
 def lost(runs: Sequence[Json]) -> str:
@@ -975,6 +1010,8 @@ STUDIES += [f"protocol-{family}" for family in ("bilstm", "encoder", "replies")]
 NAMED = (
     readme,
     peers,
+    peers_cost,
+    decoder,
     commands,
     methods,
     sentiment_methods,

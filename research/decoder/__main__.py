@@ -1,8 +1,8 @@
 """Replies of a causal language model, domain after domain: `python -m research.decoder --data DATA --out FOLDER`.
 
 DATA has cornell.tsv.gz and ubuntu_train.tsv.gz, ubuntu_dev.tsv.gz, ubuntu_test.tsv.gz. A run is a method and a seed; it
-writes FOLDER/METHOD-SEED.json, and is not run again while the file is there. FOLDER/summary.json has the means. The
-rules are in RULES.md.
+writes FOLDER/METHOD-SEED.json, and is not run again while the file is there. results/decoder/summary.json has the
+means. The rules are in RULES.md.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from memgrow.evaluation.replies import bleu2
 from memgrow.training.settings import defaults_for
 from research.common.replies import w2v_similarity
 
+RESULTS = Path(__file__).parents[2] / "results" / "decoder"
 TRAIN, VALIDATION, TEST, LONGEST = 300, 80, 200, 40
 GRU = "gru"
 METHODS = ("lora", "lora+memory", "lora+average", "ewc", "rehearsal", "multi-task", GRU)
@@ -175,7 +176,7 @@ def tune(given: argparse.Namespace) -> None:
             loss.append(log(perplexities(learner, Stream([domain]), "validation")[domain.name]["token"]))
         found[f"{rate:g}"] = {"loss": [round(one, 4) for one in loss], "sum": round(sum(loss), 4)}
         print(rate, found[f"{rate:g}"], flush=True)
-        write(given.out / "tune.json", found)
+        write(RESULTS / "tune.json", found)
 
 
 def write(path: Path, value: Any) -> None:
@@ -194,6 +195,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--rate", type=float, help="learning rate of LoRA, in place of the default")
+    parser.add_argument("--table", action="store_true", help="only summarize the runs that are there")
     parser.add_argument("--tune", action="store_true", help="only compare learning rates, on other pairs")
     given = parser.parse_args()
     if given.tune:
@@ -203,19 +205,19 @@ def main() -> None:
     copied = given.out / "watched.txt"  # only files of that ending are read as plain text
     copied.write_text(given.text.read_text(encoding="utf-8"), encoding="utf-8")
     given.text = copied
-    for seed in range(given.seeds):
+    for seed in range(given.seeds if not given.table else 0):
         for method in given.methods.split(","):
             if not (path := given.out / f"{method}-{seed}.json").exists():
                 write(path, run(method, seed, given))
     paths = [given.out / f"{method}-{seed}.json" for method in METHODS for seed in range(given.seeds)]
-    if not (base := given.out / "base-0.json").exists():
+    if not (base := given.out / "base-0.json").exists() and not given.table:
         write(base, base_model(given))
     runs = [json.loads(path.read_bytes()) for path in (base, *paths) if path.exists()]
     score_replies(runs, given)
     vectors = given.w2v.name if given.w2v else None
     sizes = {"train": TRAIN, "validation": VALIDATION, "test": TEST}
-    command = "python -m research.decoder --data DATA --out results/decoder"
-    write(given.out / "summary.json", {"command": command, "sizes": sizes, "w2v": vectors, "rows": summary(runs)})
+    command = "python -m research.decoder --data DATA --out RUNS"
+    write(RESULTS / "summary.json", {"command": command, "sizes": sizes, "w2v": vectors, "rows": summary(runs)})
     copied.unlink()
 
 

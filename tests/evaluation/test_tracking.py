@@ -3,7 +3,8 @@
 import pytest
 
 from memgrow import Learner
-from memgrow.evaluation.progress_bars import Tracking
+from memgrow.errors import SettingsError
+from memgrow.evaluation.progress_bars import Tracking, find_tracker
 from memgrow.training.progress import NoProgress, Step
 
 
@@ -34,7 +35,7 @@ class Heard(NoProgress):
 
 def test_a_training_is_tracked(stream, tiny, short):
     learner, writer, heard = Learner.create("F+V", model=tiny, training=short, device="cpu"), Writer(), Heard()
-    with Tracking(heard, writer=writer) as tracked:
+    with Tracking(writer, heard) as tracked:
         learner.learn(stream[:2], progress=tracked, on_stage=lambda stage, new: tracked.stage(learner.history))
     assert writer.closed
     assert heard.steps
@@ -45,6 +46,11 @@ def test_a_training_is_tracked(stream, tiny, short):
 
 def test_tensorboard_writes_event_files(tmp_path):
     pytest.importorskip("tensorboard")
-    with Tracking(NoProgress(), tmp_path / "run") as tracked:
+    with Tracking(find_tracker("tensorboard", tmp_path, "run")) as tracked:
         tracked.step(Step("books", 1, 1, 1, 1, loss=1.0, accuracy=1.0, validated=0.5))
     assert list((tmp_path / "run").glob("events*"))
+
+
+def test_other_trackers_are_refused():
+    with pytest.raises(SettingsError, match="tensorboard"):
+        find_tracker("trackio", "folder", "run")

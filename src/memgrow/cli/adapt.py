@@ -46,7 +46,7 @@ def adapt(
     from memgrow.data import Loaded, Stream, load_for_evaluation
     from memgrow.data.remembered import note_test_files
     from memgrow.evaluation.model_tables import verdict_of
-    from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tensorboard
+    from memgrow.evaluation.progress_bars import Tracking, TrainingBar, check_tracker, find_tracker
     from memgrow.evaluation.tables import matrix_table, measure_of_task, summary_line
     from memgrow.methods import find_method
     from memgrow.nn import distributed
@@ -60,7 +60,7 @@ def adapt(
         set_quiet(True)
         tensorboard = None
     if tensorboard is not None:
-        check_tensorboard()
+        check_tracker("tensorboard")
     check_keep_versions(keep_versions)
     if max_forgetting is not None and not max_forgetting >= 0:
         raise SettingsError(f"--max-forgetting must be 0 or more points, not {max_forgetting:g}")
@@ -90,10 +90,10 @@ def adapt(
         notice(*loaded.notices, *watched.notices)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.config = replace(learner.config, vectors=None)
-        log = tensorboard and tensorboard / model.resolve().name
+        tracker = find_tracker("tensorboard", tensorboard, model.resolve().name) if tensorboard else None
         if tensorboard is not None:
             notice(f"To watch it: tensorboard --logdir {shlex.quote(str(tensorboard))}")
-        with TrainingBar(progress_console()) as bar, Tracking(bar, log) as tracked:
+        with TrainingBar(progress_console()) as bar, Tracking(tracker, bar) as tracked:
             stages = _learn(
                 learner,
                 stream,

@@ -11,10 +11,10 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
-from memgrow.errors import MissingExtraError
+from memgrow.errors import MissingExtraError, SettingsError
 from memgrow.evaluation.history import History
 from memgrow.evaluation.tables import measure_of_task
-from memgrow.training.progress import Progress, Step
+from memgrow.training.progress import NoProgress, Progress, Step
 
 LOG_EVERY_S = 30.0
 NAME_WIDTH = 20
@@ -86,27 +86,37 @@ class TrainingBar(ProgressBar):
         self.show(step.domain, (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches, state)
 
 
-def check_tensorboard() -> None:
-    if find_spec("tensorboard") is None:
-        raise MissingExtraError("TensorBoard needs its package: `pip install 'memgrow[tensorboard]'`")
+# TensorBoard: curves of each domain by epoch, and test scores by stage
+
+
+def check_tracker(name: str) -> None:
+    """Refuse any tracker but an installed TensorBoard."""
+    if name != "tensorboard":
+        raise SettingsError(f"there is no tracker {name!r}: use tensorboard")
+    if find_spec(name) is None:
+        raise MissingExtraError(f"tracking by {name} needs its package: `pip install 'memgrow[tensorboard]'`")
+
+
+def find_tracker(name: str, folder: str | Path, run: str) -> Any:
+    """A TensorBoard writer for a run below a folder."""
+    check_tracker(name)
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(Path(folder) / run))
 
 
 class Tracking:
-    """Passes training on to a bar and, where a folder is given, to TensorBoard: curves by epoch, scores by stage."""
+    """Writes training to a TensorBoard writer, if there is one, and passes it on to a bar. Use it in a `with`."""
 
-    def __init__(self, progress: Progress, folder: Path | None = None, writer: Any = None) -> None:
-        self.progress, self.writer = progress, writer
-        if folder is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.writer = SummaryWriter(str(folder))
+    def __init__(self, tracker: Any, progress: Progress | None = None) -> None:
+        self.tracker, self.progress = tracker, progress or NoProgress()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.writer is not None:
-            self.writer.close()
+        if self.tracker is not None:
+            self.tracker.close()
 
     def step(self, step: Step) -> None:
         self.progress.step(step)
@@ -123,8 +133,8 @@ class Tracking:
         self._scalars({**scores, "test average": history.matrix.average()}, len(history.stages))
 
     def _scalars(self, values: dict[str, float | None], step: int) -> None:
-        if self.writer is not None:
+        if self.tracker is not None:
             for name, value in values.items():
                 if value is not None:
-                    self.writer.add_scalar(name, value, step)
-            self.writer.flush()
+                    self.tracker.add_scalar(name, value, step)
+            self.tracker.flush()
