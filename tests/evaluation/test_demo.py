@@ -49,7 +49,7 @@ def test_the_command_shows_the_ends_and_a_refused_update_and_writes_figures_and_
     assert found["seeds"] == 2
     assert found["gate"]["refused"] == (found["gate"]["before"] - found["gate"]["after"] > 0.05)
     assert all(method in result.output for method in demo.METHODS)
-    assert "Without old data, finetune" in result.output
+    assert "rows of old data kept: 0" in result.output
 
 
 def test_real_texts_and_an_encoder_go_through_the_same_acts(tmp_path, monkeypatch):

@@ -156,13 +156,18 @@ def _settings(asked: opt.SettingChanges, usual: "Defaults", vectors: Path | None
 
 def _show(comparison: "Comparison", seeds: int, content: dict[str, Any], results: Path, as_json: bool) -> None:
     """Print the tables of a comparison, and write its results with a report beside them."""
-    from memgrow.data.disk import atomic_write, pack_json
     from memgrow.evaluation.comparison import compared_table, domains_table, legend, verdict
-    from memgrow.evaluation.report import read_results
 
     console.print(domains_table(comparison), compared_table(comparison, seeds))
     say(legend(comparison, seeds))
     say(verdict(comparison))
+    _write(content, results, as_json)
+
+
+def _write(content: dict[str, Any], results: Path, as_json: bool) -> None:
+    from memgrow.data.disk import atomic_write, pack_json
+    from memgrow.evaluation.report import read_results
+
     atomic_write(results, pack_json(content))
     say(f"The figures are in {results}.")
     write_report(read_results(results), results.with_name(REPORT))
@@ -186,7 +191,7 @@ def demo(
     from memgrow.data import synthetic_stream
     from memgrow.evaluation import demo as acts
     from memgrow.evaluation.compare import Settings
-    from memgrow.evaluation.comparison import BASELINE, RETRAINING
+    from memgrow.evaluation.comparison import BASELINE, RETRAINING, ends_sentence, ends_table
     from memgrow.evaluation.progress_bars import TrainingBar
     from memgrow.evaluation.tables import percent
     from memgrow.methods import RECOMMENDED_FOR_ENCODERS
@@ -211,13 +216,16 @@ def demo(
         asked, numbers = split_names(methods) or names, range(seed, seed + seeds)
         made = acts.run_demo(streams, asked, numbers, settings, device=device, progress=bar)
         gate = acts.try_gate(first, settings, out / "model", seed=seed, device=device, progress=bar)
-    _show(acts.comparison_of(made), seeds, {**made, "gate": gate.to_json()}, out / "demo.json", as_json)
+    comparison = acts.comparison_of(made)
+    console.print(ends_table(comparison))
+    say(ends_sentence(comparison))
     limit, now = f"--max-forgetting {acts.MAX_FORGETTING:g}", f"{percent(gate.before)}% to {percent(gate.after)}%"
     said = "refused, and the model is unchanged" if gate.refused else "within the limit, and kept"
     say(
         f"The gate: with {limit}, fine-tuning the model of {gate.learned} on {gate.offered} would take {gate.learned} "
         f"from {now}. The update is {said} (digest {gate.digests[1]})."
     )
+    _write({**made, "gate": gate.to_json()}, out / "demo.json", as_json)
     say(DEMO_NEXT)
 
 

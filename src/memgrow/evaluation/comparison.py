@@ -205,6 +205,31 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
     )
 
 
+def ends_table(comparison: Comparison) -> Table:
+    """The final score of each method on each domain, their average, and what was forgotten."""
+    ends = {method: comparison.mean_matrix(method) for method in comparison.results}
+    names = next(iter(ends.values())).domains
+    rows = []
+    for method, matrix in ends.items():
+        scores, figures = [percent(matrix.score(-1, name)) for name in names], comparison.summary[method]
+        rows.append((marked(method), *scores, over_seeds(figures["average"]), over_seeds(figures["forgetting"])))
+    columns = [Column("method", wrap=False), *numbers(*names, "average", "forgot")]
+    return Table("test accuracy at the end, %", columns, rows)
+
+
+def ends_sentence(comparison: Comparison) -> str:
+    """The three figures of fine-tuning, the best method that sees no old data, and retraining on everything."""
+    best = next((one for one in comparison.order if not sees_old_data(one) and one != BASELINE), None)
+    called = {BASELINE: "Fine-tuning", **({best: best} if best else {}), RETRAINING: "retraining on everything"}
+    ends = [
+        f"{called[name]} ends at {over_seeds(comparison.summary[name]['average'])}%"
+        for name in called
+        if name in comparison.results
+    ]
+    kept = ", with rows of old data kept" if best and keeps_rows(best) else "; rows of old data kept: 0"
+    return f"{', '.join(ends)}{kept}."
+
+
 def domains_table(comparison: Comparison) -> Table:
     """The final score of each method on each domain."""
     ends = {method: comparison.mean_matrix(method) for method in comparison.order}
