@@ -117,14 +117,16 @@ def readme() -> str:
     header = ("domains, learned one after another", *next(iter(claimed().values())))
     spread_of = [one["deviation"] for one in read("claims")["streams"].values()]
     about = "Average test accuracy over all domains at the end, %, with all-MiniLM-L6-v2; means of 3 seeds, whose "
-    about += f"standard deviation for memgrow is {min(spread_of):.1f} to {max(spread_of):.1f}. memgrow is the default "
-    about += "method. [More methods and intervals](research/memory/README.md)."
-    gains = {stream: one["memgrow"] - one["fine-tuning"] for stream, one in claimed().items()}
+    about += (
+        f"standard deviation for memgrow is {min(spread_of):.1f} to {max(spread_of):.1f}. The column memgrow is the "
+    )
+    about += "default method. [More methods and intervals](research/memory/README.md)."
+    gains = {stream: round(one["memgrow"], 1) - round(one["fine-tuning"], 1) for stream, one in claimed().items()}
     new, shared = ([gain for stream, gain in gains.items() if (stream in NEW_LABELS) == new] for new in (True, False))
     gained = f"memgrow gains {min(new):.0f} to {max(new):.0f} points on fine-tuning where domains bring new labels, "
     gained += f"and {min(shared):.1f} to {max(shared):.1f} where they share them."
     sources = " and ".join(command(read(name)) for name in ("memory/readings", "claims"))
-    return table(header, rows, f"{about} From {sources}.\n\n{gained}")
+    return table(header, rows, f"{about} Written by {sources}, from the runs of these studies.\n\n{gained}")
 
 
 def tutorial(model: str) -> str:

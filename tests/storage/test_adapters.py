@@ -52,7 +52,7 @@ def test_an_exported_adapter_gives_the_same_logits_in_peft(trained, stream, tmp_
     ids = torch.randint(0, 300, (3, 20), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = theirs(input_ids=ids).logits
-        found = ours.encoder.next_tokens(ids, torch.ones_like(ids).bool(), 20)
+        found = ours.encoder.next_tokens(ids, 20)
         plain = theirs.get_base_model()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     with theirs.disable_adapter(), torch.no_grad():

@@ -19,13 +19,14 @@ from memgrow.evaluation.history import Grew, Stage
 from memgrow.models import CausalModel
 from memgrow.models.domain_memory import LABELS, DomainMemory, Entry, way_back
 from memgrow.models.hub import public_name
-from memgrow.models.router import KEY, TEXTS, VARIANCE, key_of
+from memgrow.models.router import KEY, NOISE, TEXTS, VARIANCE, key_of
 from memgrow.nn.lora import SCALE
 from memgrow.storage.checkpoint import DAMAGED
 from memgrow.training.settings import LearnerConfig, LearnerState
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ROUTER, ABOUT = "memgrow.safetensors", "memgrow"  # what memgrow needs beside: how messages are routed to the domain
+OF_KEYS = (KEY, VARIANCE, TEXTS, NOISE)  # noise: of private keys
 DOWN, UP = "lora_A.weight", "lora_B.weight"
 UNREAD = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern")  # additions of other kinds
 
@@ -62,7 +63,7 @@ def export_adapter(config: LearnerConfig, state: LearnerState, name: str, folder
     if model.memory is not None and number is not None:
         entry = list(model.memory.entries())[number]
         about = {"name": name, "weights": config.model.to_json()["weights"]}
-        key = {one: entry.tensors[one] for one in (KEY, VARIANCE, TEXTS)}
+        key = {one: entry.tensors[one] for one in OF_KEYS if one in entry.tensors}
         save_tensors(folder / ROUTER, key, {ABOUT: json.dumps(about)})
     write_new(folder / CONFIG, pack_json(values))  # last: a folder without it is no adapter
 
@@ -100,7 +101,7 @@ def import_adapter(
         raise ModelError(f"{folder} is not an adapter of this model, or is damaged ({brief(error)})") from error
     entries = list(model.memory.entries())
     entries[-1] = replace(entries[-1], tensors={**entries[-1].tensors, **way_back(model, new, 0)})
-    own = {one: key[one].to(model.device) for one in (KEY, VARIANCE, TEXTS)}
+    own = {one: key[one].to(model.device) for one in OF_KEYS if one in key}
     labels = torch.tensor([-1], device=model.device)
     entries.append(Entry(name, (), {}, 0.0, {**own, LABELS: labels}))
     new.memory = DomainMemory(entries, model.memory.base, model.memory.read)
