@@ -37,7 +37,9 @@ def rows_of(batch: Batch) -> dict[str, torch.Tensor]:
     labels = rows.ids.clone()
     labels[:, : -rows.replied.shape[1]] = -100
     labels[:, -rows.replied.shape[1] :][~rows.replied] = -100
-    return {"input_ids": rows.ids, "attention_mask": rows.mask.long(), "labels": labels}
+    ends = torch.stack(batch.lengths.chunk(2)).sum(0).unsqueeze(1)
+    mask = torch.arange(rows.ids.shape[1]) < ends
+    return {"input_ids": rows.ids, "attention_mask": mask.long(), "labels": labels}
 
 
 def ours(data: Path, model: str, device: str, clock: Any) -> tuple[list[float], list[Batch], CausalModel]:
