@@ -123,10 +123,12 @@ def readme() -> str:
     about += "default method. [More methods and intervals](research/memory/README.md)."
     gains = {stream: round(one["memgrow"], 1) - round(one["fine-tuning"], 1) for stream, one in claimed().items()}
     new, shared = ([gain for stream, gain in gains.items() if (stream in NEW_LABELS) == new] for new in (True, False))
-    gained = f"memgrow gains {min(new):.0f} to {max(new):.0f} points on fine-tuning where domains bring new labels, "
-    gained += f"and {min(shared):.1f} to {max(shared):.1f} where they share them."
+    gained = f"memgrow scores {min(new):.0f} to {max(new):.0f} points higher than fine-tuning where each domain brings "
+    gained += (
+        f"new labels, and {min(shared):.1f} to {max(shared):.1f} points higher where all domains have the same labels."
+    )
     sources = " and ".join(command(read(name)) for name in ("memory/readings", "claims"))
-    return table(header, rows, f"{about} Written by {sources}, from the runs of these studies.\n\n{gained}")
+    return table(header, rows, f"{about} From {sources}.\n\n{gained}")
 
 
 def tutorial(model: str) -> str:
