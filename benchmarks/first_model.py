@@ -3,14 +3,11 @@
     python benchmarks/first_model.py --out results/first_model/seconds.json
     python benchmarks/first_model.py --profile --out results/first_model/profile.json
 
-Trains on each of three domains with two shares of the time for saving the unfinished training, in turn.
-Other programs on the machine only add to the seconds, so the least of the rounds is reported. With equal weights
-(their SHA-256) accuracy needs no comparison.
+Other programs on the machine only add to the seconds, so the least of the rounds is reported.
 """
 
 import argparse
 import cProfile
-import hashlib
 import json
 import os
 import platform
@@ -20,7 +17,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,8 +28,6 @@ from recorded_command import recorded_command
 
 DOMAINS = ("films", "products", "tweets")
 ROWS = 300
-SHARES = {"default": 0.1, "tried": 0.03}  # of the training time for saves
-COMMAND = "import memgrow.training.progress as p; p.SAVING_SHARE = {}; from memgrow.cli import main; main()"
 PARTS = {  # of the profile: functions and the files that they are in
     "forward pass and loss": ("training_step", "classifier.py"),
     "backward pass": ("backward", "_tensor.py"),
@@ -54,23 +48,19 @@ def write_rows(name: str, file: Path) -> None:
     file.write_text("".join(f"{json.dumps(row)}\n" for row in drawn), encoding="utf-8")
 
 
-def adapt(file: Path, folder: Path, share: float) -> dict[str, Any]:
+def adapt(file: Path, folder: Path) -> dict[str, Any]:
     """One training in a process of its own."""
-    words = [sys.executable, "-c", COMMAND.format(share), "adapt", str(folder), str(file), "--threads", "1"]
+    words = [sys.executable, "-m", "memgrow", "adapt", str(folder), str(file), "--threads", "1"]
     began = time.monotonic()
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"memgrow adapt failed on {file.name}")
-    digest = hashlib.sha256()
-    for part in sorted(folder.rglob("model*.safetensors")):
-        digest.update(part.read_bytes())
     return {
         "processor": round(used.ru_utime + used.ru_stime, 2),
         "wall": round(time.monotonic() - began, 2),
         "peak MB": round(used.ru_maxrss / 1024),
         "written MB": round(used.ru_oublock * 512 / 1e6),
-        "weights": digest.hexdigest()[:16],
     }
 
 
@@ -112,13 +102,13 @@ def main() -> None:
             value["seconds"] = profile(files[DOMAINS[-1]], Path(place) / "profiled")
             write()
             return
-        runs: dict[str, Any] = {name: {share: [] for share in SHARES} for name in DOMAINS}
-        value |= {"shares": SHARES, "runs": runs}
+        runs: dict[str, Any] = {name: [] for name in DOMAINS}
+        value |= {"runs": runs}
         for number in range(given.rounds):
-            for name, share in product(DOMAINS, SHARES):
-                runs[name][share].append(adapt(files[name], Path(place) / f"{name}-{share}-{number}", SHARES[share]))
-                print(name, share, runs[name][share][-1], flush=True)
-                write()
+            for name in DOMAINS:
+                runs[name].append(adapt(files[name], Path(place) / f"{name}-{number}"))
+                print(name, runs[name][-1], flush=True)
+        write()
 
 
 if __name__ == "__main__":

@@ -625,16 +625,12 @@ def first_model() -> str:
     found, parts = read("first_model/seconds"), read("first_model/profile")
     rows = []
     for name, runs in found["runs"].items():
-        for share, some in runs.items():
-            best = min(some, key=lambda one: one["processor"])
-            most = f"{100 * found['shares'][share]:.0f}%"
-            rows.append([name, most, f"{best['processor']:.0f}", f"{best['written MB']:,}", best["weights"]])
+        best = min(runs, key=lambda one: one["processor"])
+        rows.append([name, f"{best['processor']:.0f}", f"{best['written MB']:,}", f"{best['peak MB']:,}"])
     seconds = parts["seconds"]
     shares = [f"{part} {100 * one / seconds['all']:.0f}%" for part, one in seconds.items() if part != "all"]
-    header = ("domain", "saves take at most", "processor seconds", "MB written", "SHA-256 of the weights")
-    about = (
-        f"`memgrow adapt` on {found['rows']} rows, one thread, beside a dozen other programs. Of the processor time: "
-    )
+    header = ("domain", "processor seconds", "MB written", "peak MB")
+    about = f"`memgrow adapt` on {found['rows']} rows, one thread. Of the processor time, beside other programs: "
     return table(
         header,
         rows,
