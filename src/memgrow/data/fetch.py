@@ -108,7 +108,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def _byte_bar(folder: Path, name: str, size: int) -> Iterator[None]:
-    """In a terminal, show how many of so many bytes have come into a folder, whoever writes them."""
+    """In a terminal, show how much of what is fetched has arrived in a folder."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress
 
